@@ -1,0 +1,3 @@
+"""What every test here may use."""
+
+pytest_plugins = ["pytester"]

@@ -1,0 +1,69 @@
+"""What makes two measurements the same: kind, and the canonical settings that affect it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_specdec.bench.prompts import PromptSet
+from pytest_specdec.settings import Settings
+
+
+# Every forward pass depends on these.
+CONTEXT = (
+    "backend",
+    "flash_attn",
+    "gpu_layers",
+    "n_ctx",
+    "n_ubatch",
+    "swa_full",
+    "type_k",
+    "type_v",
+    "use_extra_bufts",
+)
+
+
+def method(settings: Settings) -> str:
+    """The draft source, "auto" resolved: two-model with a draft model, else ngram."""
+    if settings.method == "auto":
+        return "two-model" if settings.draft else "ngram"
+    return settings.method
+
+
+def canonical(kind: str, settings: Settings, *, prompts: PromptSet, rows: str = "all") -> dict[str, Any]:
+    """The settings that a measurement of ``kind`` depends on, in builtin types, sorted by name."""
+    values: dict[str, Any] = {name: getattr(settings, name) for name in CONTEXT}
+    values["threads"] = settings.n_threads
+    if kind == "verify_curve":
+        values.update(depth=settings.depth, rows=rows, sizes=_ranges(settings.sizes))
+    elif kind == "draft_cost":
+        values.update(depth=settings.depth, method=method(settings))
+    else:
+        values.update(n_predict=settings.n_predict, prompts=prompts.digest)
+        if kind != "decode":
+            values.update(k=settings.k, method=method(settings))
+    if values.get("method") == "ngram":
+        values["ngram_max"] = settings.ngram_max
+        if kind == "draft_cost":
+            values.update(n_predict=settings.n_predict, prompts=prompts.digest, k=settings.k)
+    return dict(sorted(values.items()))
+
+
+def key(kind: str, values: Mapping[str, Any]) -> str:
+    """One readable line that names a measurement."""
+    return " ".join([kind, *(f"{name}={_word(value)}" for name, value in sorted(values.items()))])
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _ranges(sizes: tuple[int, ...]) -> str:
+    """(1, 2, 3, 5) as "1-3,5"."""
+    runs: list[list[int]] = []
+    for size in sizes:
+        if runs and size == runs[-1][1] + 1:
+            runs[-1][1] = size
+        else:
+            runs.append([size, size])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

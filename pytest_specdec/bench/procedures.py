@@ -1,0 +1,276 @@
+"""How each kind of measurement is made: which requests, in which order."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+from typing import Any
+
+from pytest_specdec.bench.errors import BenchError
+from pytest_specdec.bench.rig import Loaded
+from pytest_specdec.measurements import DecodeRun
+from pytest_specdec.measurements import DraftCost
+from pytest_specdec.measurements import Exactness
+from pytest_specdec.measurements import ExactnessCase
+from pytest_specdec.measurements import Generation
+from pytest_specdec.measurements import Speculation
+from pytest_specdec.measurements import SpeculativeRun
+from pytest_specdec.measurements import SpeedPair
+from pytest_specdec.measurements import SpeedRun
+from pytest_specdec.measurements import VerifyCurve
+from pytest_specdec.models.find import ModelRef
+
+
+if TYPE_CHECKING:
+    from pytest_specdec.bench.session import Bench
+
+
+PAIRS_PER_LOOK = 8
+LOOKS = 3
+WARM_TOKENS = 8
+STEADY_TOKENS = 8
+
+
+class Pair:
+    """The target and its draft source, loaded, with the prompts' tokens."""
+
+    def __init__(self, bench: Bench, *, drafting: bool = True) -> None:
+        rig, settings = bench.session.rig, bench.settings
+        self.engine = rig.engine
+        self.model: ModelRef = rig.target(settings)
+        # Found before anything is loaded: a missing file is said at once.
+        draft = rig.draft(settings) if drafting and bench.method == "two-model" else None
+        self.target: Loaded = rig.context(self.model, settings, "target")
+        self.draft: Loaded | None = rig.context(draft, settings, "draft") if draft else None
+        self.prompts = [
+            (prompt.id, rig.tokens(self.target, self.model, prompt)) for prompt in bench.prompts.prompts
+        ]
+        longest, tokens = max(self.prompts, key=lambda row: len(row[1]))
+        if len(tokens) + settings.n_predict > settings.n_ctx:
+            raise BenchError(
+                f"prompt {longest!r} has {len(tokens)} tokens and n_predict is {settings.n_predict}: "
+                f"together more than n_ctx = {settings.n_ctx}; raise n_ctx or lower n_predict"
+            )
+        text = _text(self.prompts, 64)
+        rig.prove_rollback(self.target, text, self.model.name)
+        self.source: dict[str, Any] = {"method": bench.method, "longest": settings.ngram_max}
+        if self.draft is not None:
+            assert draft is not None
+            self.engine.request("compatible", target=self.target.handle, draft=self.draft.handle)
+            rig.prove_rollback(self.draft, text, draft.name)
+            self.source = {"method": "two-model", "context": self.draft.handle}
+
+    def plain(self, tokens: list[int], n_predict: int) -> dict[str, Any]:
+        """Plain decoding of one prompt."""
+        return self.engine.request("decode", context=self.target.handle, tokens=tokens, n_predict=n_predict)
+
+    def speculative(self, tokens: list[int], n_predict: int, k: int, op: str = "speculate") -> dict[str, Any]:
+        """Speculative decoding of one prompt."""
+        return self.engine.request(
+            op, context=self.target.handle, tokens=tokens, n_predict=n_predict, k=k, source=self.source
+        )
+
+
+def verify_curve(bench: Bench, rows: str) -> VerifyCurve:
+    """Warm up every N, then blocks of all N in random order, a sentinel around each block."""
+    settings = bench.settings
+    sizes = settings.sizes
+    _check_sizes(bench)
+    pair = Pair(bench, drafting=False)
+    tokens = _text(pair.prompts, settings.depth + max(sizes))
+    shuffle = random.Random(settings.seed)
+
+    def block(order: Sequence[int], calls: int) -> list[list[float]]:
+        answer = pair.engine.request(
+            "forward",
+            context=pair.target.handle,
+            tokens=tokens,
+            order=list(order),
+            calls=calls,
+            depth=settings.depth,
+            rows=rows,
+        )
+        times: list[list[float]] = answer["ms"]
+        return times
+
+    bench.session.progress(f"verify curve {pair.model.name}: warming up")
+    block(sizes, 1)
+    started = time.monotonic()
+    samples: dict[int, list[tuple[float, ...]]] = {n: [] for n in sizes}
+    sentinel: list[float] = []
+    for index in range(settings.blocks):
+        if index and settings.budget and time.monotonic() - started > settings.budget:
+            break
+        bench.session.progress(f"verify curve {pair.model.name}: block {index + 1}/{settings.blocks}")
+        order = list(sizes)
+        shuffle.shuffle(order)
+        first, *times = block([sizes[0], *order], settings.calls)
+        sentinel.append(median(first))
+        for n, calls in zip(order, times, strict=True):
+            samples[n].append(tuple(calls))
+    sentinel.append(median(block([sizes[0]], settings.calls)[0]))
+    return VerifyCurve(
+        n=sizes,
+        samples_ms=tuple(tuple(samples[n]) for n in sizes),
+        depth=settings.depth,
+        rows=rows,
+        sentinel_ms=tuple(sentinel),
+    )
+
+
+def decode(bench: Bench) -> DecodeRun:
+    """Every prompt once, after a short warm-up."""
+    pair = Pair(bench, drafting=False)
+    n_predict = bench.settings.n_predict
+    pair.plain(pair.prompts[0][1], min(WARM_TOKENS, n_predict))
+    generations = []
+    for index, (name, tokens) in enumerate(pair.prompts):
+        bench.session.progress(f"plain decoding {pair.model.name}: prompt {index + 1}/{len(pair.prompts)}")
+        generations.append(Generation.from_json({"prompt": name, **pair.plain(tokens, n_predict)}))
+    return DecodeRun(tuple(generations))
+
+
+def speculate(bench: Bench) -> SpeculativeRun:
+    """Every prompt once, after a short warm-up."""
+    pair = Pair(bench)
+    settings = bench.settings
+    pair.speculative(pair.prompts[0][1], min(WARM_TOKENS, settings.n_predict), settings.k)
+    runs = []
+    for index, (name, tokens) in enumerate(pair.prompts):
+        bench.session.progress(
+            f"speculating {pair.model.name} k={settings.k}: prompt {index + 1}/{len(pair.prompts)}"
+        )
+        answer = pair.speculative(tokens, settings.n_predict, settings.k)
+        runs.append(Speculation.from_json({"prompt": name, **answer}))
+    return SpeculativeRun(settings.k, bench.method, tuple(runs))
+
+
+def more_looks(bench: Bench, run: SpeedRun) -> bool:
+    """Whether the schedule has another look after this run."""
+    return len(run.pairs) < LOOKS * _pairs_per_look(bench)
+
+
+def speed(bench: Bench, before: SpeedRun | None) -> SpeedRun:
+    """Add one look's pairs to what was measured before.
+
+    Prompts take turns; the order within a pair alternates from pair to pair and flips from round to round,
+    so that a prompt's consecutive pairs are ABBA.
+    """
+    pair = Pair(bench)
+    settings = bench.settings
+    count = len(pair.prompts)
+    done = list(before.pairs) if before else []
+    goal = len(done) + _pairs_per_look(bench)
+    if not done:
+        pair.plain(pair.prompts[0][1], min(WARM_TOKENS, settings.n_predict))
+        pair.speculative(pair.prompts[0][1], min(WARM_TOKENS, settings.n_predict), settings.k)
+    while len(done) < goal:
+        index = len(done)
+        name, tokens = pair.prompts[index % count]
+        bench.session.progress(f"speed {pair.model.name} k={settings.k}: pair {index + 1}/{goal}")
+        plain_first = (index % count + index // count) % 2 == 0
+        runs = {}
+        for arm in ("plain", "speculative") if plain_first else ("speculative", "plain"):
+            if arm == "plain":
+                runs[arm] = pair.plain(tokens, settings.n_predict)
+            else:
+                runs[arm] = pair.speculative(tokens, settings.n_predict, settings.k)
+        plain, speculative = runs["plain"], runs["speculative"]
+        if min(len(plain["tokens"]), len(speculative["tokens"])) < 2:
+            raise BenchError(
+                f"prompt {name!r} ends after its first token: no decode rate; choose other prompts "
+                "(--specdec-prompts)"
+            )
+        done.append(
+            SpeedPair(
+                name,
+                len(plain["tokens"]),
+                plain["decode_ms"],
+                len(speculative["tokens"]),
+                speculative["decode_ms"],
+            )
+        )
+    return SpeedRun(settings.k, bench.method, tuple(done))
+
+
+def exactness(bench: Bench) -> Exactness:
+    """Every prompt, speculative against plain, with clean passes as evidence."""
+    pair = Pair(bench)
+    settings = bench.settings
+    cases = []
+    for index, (name, tokens) in enumerate(pair.prompts):
+        bench.session.progress(
+            f"exactness {pair.model.name} k={settings.k}: prompt {index + 1}/{len(pair.prompts)}"
+        )
+        answer = pair.speculative(tokens, settings.n_predict, settings.k, op="exact")
+        cases.append(ExactnessCase.from_json({"prompt": name, **answer}))
+    return Exactness(settings.k, bench.method, tuple(cases))
+
+
+def draft_cost(bench: Bench) -> DraftCost:
+    """Steady decoding of draft and target in turn, ABBA; a source without a model by its proposals."""
+    if bench.method != "two-model":
+        return _proposal_cost(bench)
+    pair = Pair(bench)
+    settings = bench.settings
+    assert pair.draft is not None
+    depth = max(settings.depth, 1)
+    if depth + STEADY_TOKENS + 1 > settings.n_ctx:
+        raise BenchError(
+            f"depth = {depth} leaves no room for {STEADY_TOKENS} tokens in n_ctx = {settings.n_ctx}"
+        )
+    tokens = _text(pair.prompts, depth + 1)
+    times: dict[int, list[float]] = {pair.target.handle: [], pair.draft.handle: []}
+
+    def block(handle: int) -> float:
+        answer = pair.engine.request(
+            "steady", context=handle, tokens=tokens, depth=depth, count=STEADY_TOKENS
+        )
+        return float(median(answer["ms"]))
+
+    order = [pair.target.handle, pair.draft.handle]
+    for handle in order:
+        block(handle)
+    for index in range(settings.blocks):
+        bench.session.progress(f"draft cost {pair.model.name}: block {index + 1}/{settings.blocks}")
+        for handle in order if index % 2 == 0 else reversed(order):
+            times[handle].append(block(handle))
+    return DraftCost("two-model", tuple(times[pair.draft.handle]), tuple(times[pair.target.handle]))
+
+
+def _proposal_cost(bench: Bench) -> DraftCost:
+    plain = {g.prompt: g.forward_ms / max(1, len(g.tokens) - 1) for g in bench.decode().generations}
+    drafts = [
+        (sum(s.draft_ms) / sum(s.drafted), plain[s.prompt])
+        for s in bench.speculate().speculations
+        if sum(s.drafted) and plain[s.prompt] > 0
+    ]
+    return DraftCost(bench.method, tuple(d for d, _ in drafts), tuple(t for _, t in drafts))
+
+
+def _pairs_per_look(bench: Bench) -> int:
+    return max(PAIRS_PER_LOOK, len(bench.prompts.prompts))
+
+
+def _text(prompts: Sequence[tuple[str, list[int]]], count: int) -> list[int]:
+    """At least ``count`` tokens of real text: the prompts one after the other, over again where needed."""
+    tokens = [token for _, row in prompts for token in row]
+    return (tokens * (count // len(tokens) + 1))[: max(count, 64)]
+
+
+def _check_sizes(bench: Bench) -> None:
+    settings = bench.settings
+    largest = max(settings.sizes)
+    if largest > settings.n_batch:
+        raise BenchError(
+            f"sizes asks for N = {largest}, and n_batch is {settings.n_batch}: llama.cpp would abort; "
+            "raise n_batch or lower sizes"
+        )
+    if settings.depth + largest > settings.n_ctx:
+        raise BenchError(
+            f"depth = {settings.depth} and N = {largest} together exceed n_ctx = {settings.n_ctx}: "
+            "raise n_ctx, or lower depth or sizes"
+        )

@@ -1,0 +1,215 @@
+"""The session's bench: every measurement once, cached by what affects it, failures too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from dataclasses import dataclass
+from dataclasses import field
+from functools import partial
+from typing import Any
+from typing import TypeVar
+
+from pytest_specdec.bench import keys
+from pytest_specdec.bench import procedures
+from pytest_specdec.bench.prompts import PromptSet
+from pytest_specdec.bench.prompts import load_prompts
+from pytest_specdec.bench.rig import Rig
+from pytest_specdec.bench.rig import short_name
+from pytest_specdec.measurements import DecodeRun
+from pytest_specdec.measurements import DraftCost
+from pytest_specdec.measurements import Exactness
+from pytest_specdec.measurements import Measurement
+from pytest_specdec.measurements import SpeculativeRun
+from pytest_specdec.measurements import SpeedRun
+from pytest_specdec.measurements import VerifyCurve
+from pytest_specdec.models.describe import ModelFacts
+from pytest_specdec.settings import Settings
+
+
+M = TypeVar("M", bound=Measurement)
+
+
+@dataclass
+class Recorded:
+    """A measurement of this session, and what a baseline needs to know of it."""
+
+    key: str
+    kind: str
+    settings: dict[str, Any]
+    measurement: Measurement
+    pair: str
+    models: dict[str, ModelFacts | None]
+    used_by: set[str] = field(default_factory=set)
+
+
+class BenchSession:
+    """One worker and the cache of everything measured with it.
+
+    ``progress`` is called with a short line whenever something starts.
+    """
+
+    def __init__(self, settings: Settings, *, progress: Callable[[str], None] | None = None) -> None:
+        self.settings = settings
+        self.progress = progress or _silent
+        self._rig: Rig | None = None
+        self.cache: dict[tuple[str, str], Recorded] = {}
+        self.failures: dict[tuple[str, str], Exception] = {}
+
+    @property
+    def rig(self) -> Rig:
+        """The engine and what is loaded in it, started at first use."""
+        if self._rig is None:
+            self._rig = Rig(self.settings, lambda line: self.progress(line))
+        return self._rig
+
+    @property
+    def recorded(self) -> dict[str, Recorded]:
+        """Everything measured so far, by pair and key."""
+        return {f"{pair} {key}": recorded for (pair, key), recorded in self.cache.items()}
+
+    def bench(self, settings: Settings) -> Bench:
+        """The bench bound to one test's settings."""
+        return Bench(self, settings)
+
+    def hello(self) -> dict[str, Any]:
+        """Versions, build identity, system info and devices of the build under test."""
+        return self.rig.hello()
+
+    def close(self) -> None:
+        """End the worker."""
+        if self._rig is not None:
+            self._rig.close()
+            self._rig = None
+
+
+class Bench:
+    """What can be measured with one test's settings.
+
+    Every method raises `NotMeasured` when something is absent, `BenchError` for settings that can't work,
+    `ModelError` and `PromptError` for bad files, and `EngineError` when llama.cpp fails.
+    """
+
+    def __init__(self, session: BenchSession, settings: Settings) -> None:
+        self.session = session
+        self.settings = settings
+
+    @property
+    def method(self) -> str:
+        """The draft source: two-model or ngram."""
+        return keys.method(self.settings)
+
+    @property
+    def prompts(self) -> PromptSet:
+        """The prompts of these settings."""
+        return load_prompts(self.settings.prompts)
+
+    @property
+    def pair(self) -> str:
+        """The pair's name in baselines: target and draft, "none" without a draft model."""
+        draft = short_name(self.settings.draft) if self.settings.draft else "none"
+        return f"{short_name(self.settings.target or 'none')}--{draft}"
+
+    def with_settings(self, **changes: Any) -> Bench:
+        """The same session with other settings."""
+        return Bench(self.session, self.settings.merged(**changes))
+
+    def key(self, kind: str, k: int | None = None) -> str:
+        """The key under which a measurement of these settings is kept."""
+        return keys.key(kind, self._canonical(kind, self._at(k)))
+
+    def facts(self) -> dict[str, ModelFacts | None]:
+        """What the model files say of themselves."""
+        return self.session.rig.facts(self.settings, draft=bool(self.settings.draft))
+
+    def verify_curve(self, *, rows: str = "all") -> VerifyCurve:
+        """T(N) over the grid of batch sizes; ``rows="last"`` measures what ``llama-bench -p N`` does."""
+        enough = self.settings.blocks
+
+        def made() -> VerifyCurve:
+            return procedures.verify_curve(self, rows)
+
+        values = self._canonical("verify_curve", self.settings, rows)
+        curve = self._once("verify_curve", values, VerifyCurve, made)
+        if len(curve.samples_ms[0]) < enough:
+            curve = self._once("verify_curve", values, VerifyCurve, made, again=True)
+        return curve
+
+    def decode(self) -> DecodeRun:
+        """Plain decoding of every prompt."""
+        return self._once(
+            "decode", self._canonical("decode", self.settings), DecodeRun, lambda: procedures.decode(self)
+        )
+
+    def speculate(self, k: int | None = None) -> SpeculativeRun:
+        """Speculative decoding of every prompt with draft length k (default: the settings')."""
+        bench = self._with_k(k)
+        values = self._canonical("speculative", bench.settings)
+        return self._once("speculative", values, SpeculativeRun, lambda: procedures.speculate(bench))
+
+    def sweep(self, ks: Iterable[int]) -> dict[int, SpeculativeRun]:
+        """One run per draft length."""
+        return {k: self.speculate(k) for k in ks}
+
+    def speed(self, k: int | None = None, until: Callable[[SpeedRun], bool] | None = None) -> SpeedRun:
+        """Interleaved plain and speculative decoding.
+
+        Looks after 1, 2 and 3 rounds of pairs (8 pairs a round, or one per prompt when there are more);
+        stops at the first look at which ``until`` holds, at the last one otherwise.
+        """
+        bench = self._with_k(k)
+        values = self._canonical("speed", bench.settings)
+        run = self._once("speed", values, SpeedRun, lambda: procedures.speed(bench, None))
+        while (until is None or not until(run)) and procedures.more_looks(bench, run):
+            more = partial(procedures.speed, bench, run)
+            run = self._once("speed", values, SpeedRun, more, again=True)
+        return run
+
+    def exactness(self, k: int | None = None) -> Exactness:
+        """Speculative against plain decoding, token by token, with the evidence for each difference."""
+        bench = self._with_k(k)
+        values = self._canonical("exactness", bench.settings)
+        return self._once("exactness", values, Exactness, lambda: procedures.exactness(bench))
+
+    def draft_cost(self) -> DraftCost:
+        """Time per drafted token against time per plain token."""
+        values = self._canonical("draft_cost", self.settings)
+        return self._once("draft_cost", values, DraftCost, lambda: procedures.draft_cost(self))
+
+    def _at(self, k: int | None) -> Settings:
+        return self.settings if k is None else self.settings.merged(k=k)
+
+    def _with_k(self, k: int | None) -> Bench:
+        return self if k is None else type(self)(self.session, self._at(k))
+
+    def _canonical(self, kind: str, settings: Settings, rows: str = "all") -> dict[str, Any]:
+        return keys.canonical(kind, settings, prompts=load_prompts(settings.prompts), rows=rows)
+
+    def _once(
+        self, kind: str, values: dict[str, Any], cls: type[M], make: Callable[[], M], *, again: bool = False
+    ) -> M:
+        name = keys.key(kind, values)
+        place = (self._place(), name)
+        if place in self.session.failures:
+            raise self.session.failures[place]
+        known = self.session.cache.get(place)
+        if known is None or again:
+            try:
+                measurement = make()
+            except Exception as error:
+                # The next test would only wait for the same end.
+                self.session.failures[place] = error
+                raise
+            known = Recorded(
+                name, kind, values, measurement, self.pair, self.facts(), known.used_by if known else set()
+            )
+            self.session.cache[place] = known
+        assert isinstance(known.measurement, cls)
+        return known.measurement
+
+    def _place(self) -> str:
+        return f"{self.settings.target}--{self.settings.draft}"
+
+
+def _silent(_line: str) -> None:
+    return None

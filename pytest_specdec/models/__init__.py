@@ -1,0 +1,1 @@
+"""Find, describe and derive GGUF model files."""

@@ -1,0 +1,1 @@
+"""What people read: text for terminals and files; knows measurements and verdicts only."""

@@ -1,0 +1,256 @@
+"""What one pytest process knows of its gates: the bench, the baselines, what was decided so far."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from typing import Any
+from typing import Final
+
+import pytest
+
+from pytest_specdec.settings import Settings
+from pytest_specdec.verdict import Outcome
+from pytest_specdec.verdict import Verdict
+
+
+if TYPE_CHECKING:
+    from pytest_specdec.bench.session import Bench
+    from pytest_specdec.bench.session import BenchSession
+    from pytest_specdec.reports.terminal import Progress
+    from pytest_specdec.store import Baseline
+    from pytest_specdec.store import Machine
+    from pytest_specdec.store import Store
+
+
+PROPERTY: Final = "specdec"
+REFUSED: Final = (
+    "this is a pytest-xdist worker, and tests beside it would falsify what is measured: run gates without "
+    "-n, or one at a time with --specdec-xdist=exclusive"
+)
+
+NOTHING: Final = (
+    "no gate measured anything: all of them were skipped by policy, and a run of gates that measures nothing "
+    "is not green"
+)
+
+RUN: Final = pytest.StashKey["Run"]()
+VERDICTS: Final = pytest.StashKey[list[Verdict]]()
+# Tests put another maker of bench sessions here.
+BENCH: Final = pytest.StashKey["Callable[..., BenchSession]"]()
+
+
+class SpecdecWarning(pytest.PytestWarning):
+    """A gate that passed without a decision on every limit."""
+
+    __module__ = "pytest_specdec"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one test that was held against limits."""
+
+    nodeid: str
+    outcome: str
+    pair: str
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def skipped_by_policy(self) -> bool:
+        """Whether nothing was measured, and a policy said to skip."""
+        return all(verdict.policy_skip for verdict in self.verdicts)
+
+    @property
+    def failed_against_baseline(self) -> bool:
+        """Whether a baseline was not held."""
+        return any(
+            verdict.outcome is Outcome.FAIL and verdict.limit.startswith("within_baseline(")
+            for verdict in self.verdicts
+        )
+
+
+class Run:
+    """The plugin's state in one process: the only one, or a worker or the controller of pytest-xdist."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self.config = config
+        self.settings = settings
+        self.results: dict[str, Result] = {}
+        # The test that is running.
+        self.item: pytest.Item | None = None
+        # One JSON text from each pytest-xdist worker that measured.
+        self.shipped: list[str] = []
+        # What the end of the run has to say, and whether that ends it red.
+        self.notes: list[str] = []
+        self.faults: list[str] = []
+        self._session: BenchSession | None = None
+        self._progress: Progress | None = None
+        self._machine: Machine | None = None
+        self._baselines: dict[str, Baseline | None] = {}
+
+    @property
+    def in_worker(self) -> bool:
+        """Whether this is a worker of pytest-xdist."""
+        return hasattr(self.config, "workerinput")
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing may be measured in this process; empty where it may."""
+        return REFUSED if self.in_worker and self.settings.xdist == "refuse" else ""
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything was asked of a bench in this process."""
+        return self._session is not None
+
+    @property
+    def session(self) -> BenchSession:
+        """The bench session of this process, made at first use."""
+        if self._session is None:
+            self._session = self._make_session()(self.settings, progress=self._say)
+        return self._session
+
+    def bench(self, settings: Settings) -> Bench:
+        """Return the bench bound to one test's settings."""
+        return self.session.bench(settings)
+
+    @property
+    def store(self) -> Store:
+        """The folder of baselines."""
+        from pytest_specdec.store import Store
+
+        return Store(self.settings.baseline_dir)
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that the worker runs on."""
+        if self._machine is None:
+            from pytest_specdec.store import identify
+
+            self._machine = identify(self.session.hello())
+        return self._machine
+
+    @property
+    def machine_name(self) -> str:
+        """The name of this machine's baselines."""
+        return self.settings.machine or self.machine.slug
+
+    def baseline(self, pair: str) -> Baseline | None:
+        """Return this machine's baseline of a pair, None where there is none.
+
+        Raises:
+            BaselineError: it can't be read.
+        """
+        if pair not in self._baselines:
+            self._baselines[pair] = self.store.load(self.machine_name, pair, self.machine)
+        return self._baselines[pair]
+
+    def no_baseline(self, pair: str) -> str:
+        """Say that there is no baseline of a pair, and which there are; empty where there is one."""
+        return "" if self.baseline(pair) is not None else str(self.store.missing(self.machine_name, pair))
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Measure inside: alone on this machine where the user asks for that; no progress line stays."""
+        try:
+            if self.settings.xdist == "exclusive":
+                from pytest_specdec.lock import default_path
+                from pytest_specdec.lock import exclusive
+
+                with exclusive(default_path(), lambda: self._say("waiting for another measurement to end")):
+                    yield
+            else:
+                yield
+        finally:
+            if self._progress is not None:
+                self._progress.clear()
+
+    def use(self, bench: Bench, kind: str, k: int | None, nodeid: str) -> None:
+        """Note that a test relies on a measurement."""
+        key = bench.key(kind, k)
+        for recorded in self.session.recorded.values():
+            if recorded.key == key and recorded.pair == bench.pair:
+                recorded.used_by.add(nodeid)
+
+    def begin(self, item: pytest.Item) -> None:
+        """Start an attempt at a test with nothing of an earlier one."""
+        self.item = item
+        item.stash[VERDICTS] = []
+        forget(item)
+
+    def log(self, report: pytest.TestReport) -> None:
+        """Take the verdicts out of a test's report; a later attempt replaces an earlier one."""
+        text = dict(report.user_properties).get(PROPERTY)
+        if not isinstance(text, str):
+            return
+        if report.when == "call":
+            told = json.loads(text)
+            verdicts = tuple(Verdict.from_json(verdict) for verdict in told["verdicts"])
+            self.results[report.nodeid] = Result(report.nodeid, _outcome(report), told["pair"], verdicts)
+        elif report.when == "teardown" and report.failed and report.nodeid in self.results:
+            before = self.results[report.nodeid]
+            self.results[report.nodeid] = Result(before.nodeid, "failed", before.pair, before.verdicts)
+
+    @property
+    def measured_nothing(self) -> str:
+        """Why a run whose tests were held against limits measured nothing; empty where it did, or had none."""
+        if not self.results or not all(result.skipped_by_policy for result in self.results.values()):
+            return ""
+        reasons = (verdict.because for result in self.results.values() for verdict in result.verdicts)
+        return f"{NOTHING}: {'; '.join(dict.fromkeys(reasons))}"
+
+    def summary(self) -> list[str]:
+        """Return the lines that end a run: the table of verdicts, and what became of baselines."""
+        from pytest_specdec.reports.terminal import summary_table
+
+        rows = [(result.nodeid, verdict) for result in self.results.values() for verdict in result.verdicts]
+        return [*summary_table(rows), *self.notes]
+
+    def close(self) -> None:
+        """End the worker of the bench."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _make_session(self) -> Callable[..., BenchSession]:
+        given = self.config.stash.get(BENCH, None)
+        if given is not None:
+            return given
+        from pytest_specdec.bench.session import BenchSession
+
+        return BenchSession
+
+    def _say(self, line: str) -> None:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None or self.in_worker or self.config.get_verbosity() < 0:
+            return
+        if self._progress is None:
+            from pytest_specdec.reports.terminal import Progress
+
+            self._progress = Progress(
+                lambda text: self._uncaptured(lambda: reporter.write(text, flush=True)),
+                terminal=reporter.isatty,
+                begin=lambda: self._uncaptured(reporter.ensure_newline),
+            )
+        self._progress(line)
+
+    def _uncaptured(self, write: Callable[[], Any]) -> None:
+        capture = self.config.pluginmanager.get_plugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
+            write()
+
+
+def forget(item: pytest.Item) -> None:
+    """Take the verdicts off an item's properties, before new ones or another attempt."""
+    item.user_properties[:] = [entry for entry in item.user_properties if entry[0] != PROPERTY]
+
+
+def _outcome(report: pytest.TestReport) -> str:
+    if hasattr(report, "wasxfail"):
+        return "xfailed" if report.skipped else "xpassed"
+    return report.outcome

@@ -1,0 +1,88 @@
+"""What a person wants to know of a measurement, as a few named numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from pytest_specdec.measurements import DecodeRun
+from pytest_specdec.measurements import DraftCost
+from pytest_specdec.measurements import Exactness
+from pytest_specdec.measurements import Measurement
+from pytest_specdec.measurements import SpeculativeRun
+from pytest_specdec.measurements import SpeedRun
+from pytest_specdec.measurements import VerifyCurve
+
+
+def summary(measurement: Measurement) -> dict[str, float]:
+    """Names to numbers, in reading order; empty for a kind that nobody has summed up."""
+    make = _SUMMARIES.get(measurement.kind)
+    return make(measurement) if make else {}
+
+
+def _curve(curve: VerifyCurve) -> dict[str, float]:
+    return {f"T({n}) ms": ms for n, ms in curve.medians_ms().items()}
+
+
+def _decode(run: DecodeRun) -> dict[str, float]:
+    tokens = sum(max(len(g.tokens) - 1, 0) for g in run.generations)
+    ms = sum(g.decode_ms for g in run.generations)
+    return {"prompts": len(run.generations), **_rate("tokens/s", tokens * 1000.0, ms)}
+
+
+def _speculative(run: SpeculativeRun) -> dict[str, float]:
+    tokens = sum(max(len(s.tokens) - 1, 0) for s in run.speculations)
+    ms = sum(s.decode_ms for s in run.speculations)
+    return {
+        "drafted": run.drafted,
+        "accepted": run.accepted,
+        "rounds": run.rounds,
+        **_rate("acceptance rate", run.accepted, run.drafted),
+        **_rate("tokens per round", tokens, run.rounds),
+        **_rate("tokens/s", tokens * 1000.0, ms),
+    }
+
+
+def _speed(run: SpeedRun) -> dict[str, float]:
+    return {
+        "pairs": len(run.pairs),
+        "plain tokens/s": run.plain_tokens_per_s(),
+        "speculative tokens/s": run.speculative_tokens_per_s(),
+        "speedup": median(pair.ratio for pair in run.pairs),
+    }
+
+
+def _exactness(exactness: Exactness) -> dict[str, float]:
+    cases = exactness.cases
+    return {
+        "prompts": len(cases),
+        "prompts that differ": sum(case.first_difference is not None for case in cases),
+        "near ties": sum(len(case.margins) for case in cases),
+        "largest difference": max((case.difference for case in cases), default=0.0),
+        "largest noise": max((case.noise for case in cases), default=0.0),
+    }
+
+
+def _draft_cost(cost: DraftCost) -> dict[str, float]:
+    ratios = [draft / target for draft, target in zip(cost.draft_ms, cost.target_ms, strict=True)]
+    return {
+        "draft ms": median(cost.draft_ms),
+        "target ms": median(cost.target_ms),
+        "draft cost": median(ratios),
+    }
+
+
+def _rate(name: str, part: float, whole: float) -> dict[str, float]:
+    return {name: part / whole} if whole else {}
+
+
+_SUMMARIES: Mapping[str, Callable[[Any], dict[str, float]]] = {
+    "verify_curve": _curve,
+    "decode": _decode,
+    "speculative": _speculative,
+    "speed": _speed,
+    "exactness": _exactness,
+    "draft_cost": _draft_cost,
+}

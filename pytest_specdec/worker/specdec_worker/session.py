@@ -1,0 +1,171 @@
+"""The worker's state: loaded models, contexts, and the requests that use them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+from typing import Callable
+
+from specdec_worker import binding
+from specdec_worker import exact
+from specdec_worker import faults
+from specdec_worker import generate
+from specdec_worker import passes
+from specdec_worker import text
+from specdec_worker.binding import lib
+from specdec_worker.drafts import Ngram
+from specdec_worker.drafts import TwoModel
+from specdec_worker.errors import Refused
+from specdec_worker.model import Context
+from specdec_worker.model import Model
+
+
+class Session:
+    """Everything loaded so far, by handle."""
+
+    def __init__(self) -> None:
+        self._faults = faults.read()
+        binding.start()
+        self._models: dict[tuple[Any, ...], Model] = {}
+        self._contexts: dict[int, Context] = {}
+        self._next = 1
+        self._plain: dict[tuple[Any, ...], list[int]] = {}
+        self._requests: dict[str, Callable[..., dict[str, Any]]] = {
+            "hello": self.hello,
+            "load": self.load,
+            "unload": self.unload,
+            "tokenize": self.tokenize,
+            "pieces": self.pieces,
+            "compatible": self.compatible,
+            "forward": self.forward,
+            "steady": self.steady,
+            "rollback": self.rollback,
+            "decode": self.decode,
+            "speculate": self.speculate,
+            "exact": self.exact,
+            "quantize": self.quantize,
+            "memory": self.memory,
+        }
+
+    def answer(self, op: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Answer one request.
+
+        Raises:
+            Refused: why not.
+        """
+        if op not in self._requests:
+            raise Refused("request", f"unknown request {op!r}; known: {', '.join(self._requests)}")
+        return self._requests[op](**params)
+
+    def hello(self) -> dict[str, Any]:
+        """Versions, build identity, system info, devices."""
+        return {**binding.hello(), "faults": self._faults.planted(), "pid": os.getpid()}
+
+    def load(
+        self, *, path: str, gpu_layers: int, backend: str, use_extra_bufts: bool, **context: Any
+    ) -> dict[str, Any]:
+        """A context over the model at ``path``; a model already loaded with these parameters is shared."""
+        key = (path, gpu_layers, backend, use_extra_bufts)
+        if key not in self._models:
+            self._models[key] = Model(
+                path, gpu_layers=gpu_layers, backend=backend, use_extra_bufts=use_extra_bufts
+            )
+        made = Context(self._models[key], context, self._faults)
+        handle, self._next = self._next, self._next + 1
+        self._contexts[handle] = made
+        return {"context": handle, **made.facts()}
+
+    def unload(self, *, context: int) -> dict[str, Any]:
+        """Free a context, and its model when no other context uses it."""
+        gone = self._context(context)
+        del self._contexts[context]
+        self._plain = {key: run for key, run in self._plain.items() if key[0] != context}
+        gone.free()
+        if not any(other.model is gone.model for other in self._contexts.values()):
+            self._models = {key: model for key, model in self._models.items() if model is not gone.model}
+            gone.model.free()
+        return {}
+
+    def tokenize(self, *, context: int, text: str, template: str) -> dict[str, Any]:
+        """Tokens of a prompt."""
+        return _tokenize(self._context(context).model, text, template)
+
+    def pieces(self, *, context: int, tokens: list[int]) -> dict[str, Any]:
+        """The text of each token."""
+        model = self._context(context).model
+        return {"pieces": [text.piece(model, token).decode("utf-8", "replace") for token in tokens]}
+
+    def compatible(self, *, target: int, draft: int) -> dict[str, Any]:
+        """Refuse two models whose vocabularies differ."""
+        text.check_vocabularies(self._context(target).model, self._context(draft).model)
+        return {}
+
+    def forward(
+        self, *, context: int, tokens: list[int], order: list[int], calls: int, depth: int, rows: str
+    ) -> dict[str, Any]:
+        """One block of timed passes."""
+        return passes.forward(self._context(context), tokens, order, calls, depth, rows)
+
+    def steady(self, *, context: int, tokens: list[int], depth: int, count: int) -> dict[str, Any]:
+        """Steady decoding, ms per token."""
+        return passes.steady(self._context(context), tokens, depth, count)
+
+    def rollback(self, *, context: int, tokens: list[int]) -> dict[str, Any]:
+        """The proof of rollback by bits."""
+        return passes.prove_rollback(self._context(context), tokens)
+
+    def decode(self, *, context: int, tokens: list[int], n_predict: int) -> dict[str, Any]:
+        """Plain greedy decoding."""
+        return generate.plain(self._context(context), tokens, n_predict)
+
+    def speculate(
+        self, *, context: int, tokens: list[int], n_predict: int, k: int, source: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Speculative greedy decoding."""
+        return generate.speculate(self._context(context), self._source(source), tokens, k, n_predict)
+
+    def exact(
+        self, *, context: int, tokens: list[int], n_predict: int, k: int, source: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Speculative against plain decoding, with the evidence for every difference."""
+        key = (context, tuple(tokens), n_predict)
+        evidence, self._plain[key] = exact.compare(
+            self._context(context), self._source(source), tokens, k, n_predict, self._plain.get(key)
+        )
+        return evidence
+
+    def quantize(self, *, source: str, target: str, ftype: int, threads: int) -> dict[str, Any]:
+        """Write a requantised copy."""
+        params = lib.llama_model_quantize_default_params()
+        binding.set_fields(params, {"nthread": threads, "ftype": ftype, "allow_requantize": True})
+        code = lib.llama_model_quantize(source.encode(), target.encode(), params)
+        if code != 0:
+            raise Refused(
+                "quantize", f"llama_model_quantize returned {code} for {source}: its last lines say why"
+            )
+        return {"size": Path(target).stat().st_size}
+
+    def memory(self) -> dict[str, Any]:
+        """Peak resident memory of this process in bytes, where the platform tells."""
+        try:
+            import resource
+        except ImportError:
+            return {"peak": None}
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return {"peak": peak if sys.platform == "darwin" else peak * 1024}
+
+    def _context(self, handle: int) -> Context:
+        if handle not in self._contexts:
+            raise Refused("request", f"no context {handle} is loaded")
+        return self._contexts[handle]
+
+    def _source(self, spec: dict[str, Any]) -> Any:
+        if spec["method"] == "ngram":
+            return Ngram(spec["longest"])
+        return TwoModel(self._context(spec["context"]))
+
+
+def _tokenize(model: Model, prompt: str, template: str) -> dict[str, Any]:
+    return text.tokenize(model, prompt, template)

@@ -1,0 +1,1 @@
+"""What must hold many times over; run by `tox run -e soak`."""

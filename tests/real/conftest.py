@@ -1,0 +1,70 @@
+"""Real models on a real llama.cpp; nothing here is asserted in milliseconds, only in ratios of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_specdec.bench.session import Bench
+from pytest_specdec.bench.session import BenchSession
+from pytest_specdec.models.find import resolve
+from pytest_specdec.settings import Settings
+
+
+HERE = Path(__file__).parent
+
+SMOLLM2 = {"target": "smollm2-135m", "draft": "requantize:Q2_K"}
+GEMMA = {"target": "gemma-3-270m"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.real)
+
+
+@pytest.fixture(scope="session")
+def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for the session: pytester gives every test another home."""
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(autouse=True)
+def _shared_cache(model_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECDEC_CACHE", str(model_cache))
+
+
+@pytest.fixture
+def smollm2(model_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECDEC_CACHE", str(model_cache))
+    return resolve("smollm2-135m").path
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    """A bench of these settings; the test's benches share one worker per set of session settings."""
+    sessions: list[BenchSession] = []
+
+    def make(*, env: tuple[tuple[str, str], ...] = (), **settings: object) -> Bench:
+        base = Settings(env=env, rootdir=tmp_path)
+        session = BenchSession(base)
+        sessions.append(session)
+        return session.bench(base.merged(**settings))
+
+    yield make
+    for session in sessions:
+        session.close()
+
+
+@pytest.fixture
+def gate(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
+    """Run a test file with real models; worker and models are those of this process."""
+
+    def run(source: str, *args: str) -> pytest.RunResult:
+        pytester.makepyfile(test_pair=f"from pytest_specdec import *\nimport pytest\n{source}")
+        return pytester.runpytest("-p", "no:xdist", "-p", "no:rerunfailures", "-W", "default", *args)
+
+    return run

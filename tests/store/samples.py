@@ -1,0 +1,164 @@
+"""Made measurements, machines and builds; the numbers mean nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from pytest_specdec.measurements import DecodeRun
+from pytest_specdec.measurements import DraftCost
+from pytest_specdec.measurements import Exactness
+from pytest_specdec.measurements import ExactnessCase
+from pytest_specdec.measurements import Generation
+from pytest_specdec.measurements import Measurement
+from pytest_specdec.measurements import Speculation
+from pytest_specdec.measurements import SpeculativeRun
+from pytest_specdec.measurements import SpeedPair
+from pytest_specdec.measurements import SpeedRun
+from pytest_specdec.measurements import TokenMargin
+from pytest_specdec.measurements import VerifyCurve
+from pytest_specdec.store import Machine
+from pytest_specdec.store import SaveReport
+from pytest_specdec.store import Store
+from pytest_specdec.store import build_identity
+
+
+DAY = date(2026, 3, 14)
+PAIR = "smollm2-135m--requantize-q2_k"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What the bench hands over for one measurement."""
+
+    key: str
+    measurement: Measurement
+    settings: dict[str, Any] = field(default_factory=lambda: {"k": 3, "threads": 2, "ratios": (1, 2)})
+    used_by: frozenset[str] = frozenset({"tests/test_pair.py::test_pair"})
+
+
+def curve(scale: float = 1.0) -> VerifyCurve:
+    samples = tuple(
+        tuple(tuple(scale * (10.0 + 5.0 * n + b / 7 + c / 3) for c in range(3)) for b in range(4))
+        for n in (1, 2, 9)
+    )
+    return VerifyCurve(n=(1, 2, 9), samples_ms=samples, sentinel_ms=(9.75, 9.8125))
+
+
+def speculative(accepted: tuple[int, ...] = (3, 1, 0)) -> SpeculativeRun:
+    run = Speculation(
+        prompt="code/fib",
+        prompt_tokens=12,
+        tokens=(5, 6, 7, 8, 9, 10, 11),
+        drafted=(3, 3, 3),
+        accepted=accepted,
+        cut=False,
+        draft_ms=(1.5, 1.25, 0.0),
+        verify_ms=(20.5, 21.0, 19.0),
+        prefill_ms=31.25,
+        draft_prefill_ms=4.5,
+        decode_ms=70.5,
+        forward_ms=61.5,
+        stop="limit",
+    )
+    return SpeculativeRun(k=3, method="two-model", speculations=(run,))
+
+
+def decode() -> DecodeRun:
+    return DecodeRun((Generation("code/fib", 12, (5, 6, 7, 8), 31.25, 60.0, 58.0, "eog"),))
+
+
+def speed() -> SpeedRun:
+    return SpeedRun(
+        3, "two-model", (SpeedPair("code/fib", 9, 160.0, 9, 100.0), SpeedPair("list", 5, 80.0, 5, 50.0))
+    )
+
+
+def exactness() -> Exactness:
+    margin = TokenMargin(position=4, token=17, best=16, margin=0.25, delta=0.5)
+    case = ExactnessCase("code/fib", 9, 4, (margin,), 0.5, 0.25, 3, (1, 4), (1, 2), (1, 3))
+    return Exactness(3, "ngram", (case,))
+
+
+def draft_cost() -> DraftCost:
+    return DraftCost("two-model", (4.0, 4.5), (10.0, 10.5))
+
+
+def one_of_each() -> list[Made]:
+    made: list[Measurement] = [curve(), speculative(), decode(), speed(), exactness(), draft_cost()]
+    return [Made(f"{measurement.kind} k=3", measurement) for measurement in made]
+
+
+def hello(**changes: Any) -> dict[str, Any]:
+    return {
+        "protocol": 1,
+        "python": "3.11.7",
+        "llama_cpp_python": "0.3.36",
+        "ggml_version": "0.9.4",
+        "ggml_commit": "0c1e57098",
+        "libraries": {"libllama.so": "ab" * 32, "libggml-cpu.so": "cd" * 32},
+        "system_info": "CPU : SSE3 = 1 | AVX2 = 1 | ",
+        "devices": [{"name": "CPU", "description": "AMD EPYC", "type": "cpu", "memory_total": 24 * 2**30}],
+        "gpu_offload": False,
+        **changes,
+    }
+
+
+def machine(**changes: Any) -> Machine:
+    hard: dict[str, Any] = {
+        "chip": "AMD EPYC 7763",
+        "cores": 2,
+        "gpu": None,
+        "memory_gib": 24,
+        "os_family": "linux",
+        "backend": "cpu",
+        "virtualised": True,
+    }
+    return Machine({**hard, **changes}, {"kernel": "6.1.0"})
+
+
+def facts(name: str = "SmolLM2 135M", digest: str = "0") -> dict[str, Any]:
+    return {
+        "name": name,
+        "architecture": "llama",
+        "tensor_types": {"Q4_1": 210, "F32": 61},
+        "size": 98_000_000,
+        "sha256": digest * 64,
+        "layers": 30,
+        "quantisation": "Q4_1",
+    }
+
+
+def models(draft: str = "1") -> dict[str, Any]:
+    return {"target": facts(), "draft": facts("SmolLM2 135M Q2_K", draft)}
+
+
+def save(store: Store, *entries: Made, **changes: Any) -> SaveReport:
+    arguments: dict[str, Any] = {
+        "machine_name": "lab",
+        "machine": machine(),
+        "pair": PAIR,
+        "models": models(),
+        "build": build_identity(hello()),
+        "entries": list(entries),
+        "day": DAY,
+        **changes,
+    }
+    return store.save(**arguments)
+
+
+def leave_candidate(store: Store, *entries: Made, **changes: Any) -> Path:
+    arguments: dict[str, Any] = {
+        "machine_name": "lab",
+        "machine": machine(),
+        "pair": PAIR,
+        "models": models(),
+        "build": build_identity(hello()),
+        "entries": list(entries),
+        "day": DAY,
+        **changes,
+    }
+    return store.write_candidate(**arguments)

@@ -1,0 +1,339 @@
+"""Whatever happens while a baseline is written, the file is whole, and nobody's entries are lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_specdec.store import BaselineError
+from pytest_specdec.store import Store
+from pytest_specdec.store import atomic
+
+from .samples import PAIR
+from .samples import Made
+from .samples import curve
+from .samples import leave_candidate
+from .samples import save
+from .samples import speculative
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+OLD = Made("old", curve())
+NEW = Made("new", speculative())
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Run `work` in a copy of this process; its wait status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def after(call: Callable[..., object]) -> Callable[..., object]:
+    """The call, then sudden death."""
+
+    def deadly(*args: object, **kwargs: object) -> None:
+        call(*args, **kwargs)
+        kill_self()
+
+    return deadly
+
+
+def before(_: Callable[..., object]) -> Callable[..., object]:
+    """Sudden death in place of the call."""
+    return lambda *args, **kwargs: kill_self()
+
+
+def halfway(call: Callable[..., object]) -> Callable[..., object]:
+    """Half of what is to be written, then sudden death."""
+
+    def deadly(descriptor: int, content: memoryview) -> None:
+        call(descriptor, content[: len(content) // 2])
+        kill_self()
+
+    return deadly
+
+
+@forks
+@pytest.mark.parametrize(
+    ("name", "death", "survives"),
+    [
+        ("open", after, "old"),
+        ("write", before, "old"),
+        ("write", halfway, "old"),
+        ("write", after, "old"),
+        ("fsync", before, "old"),
+        ("replace", before, "old"),
+        ("replace", after, "new"),
+    ],
+)
+def test_death_at_any_step_leaves_the_old_file_or_the_new_one(
+    name: str,
+    death: Callable[[Callable[..., object]], Callable[..., object]],
+    survives: str,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    save(store, OLD)
+    monkeypatch.setattr(os, name, death(getattr(os, name)))
+    status = in_child(lambda: save(store, NEW))
+    monkeypatch.undo()
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert (NEW.key in store.require("lab", PAIR).entries) is (survives == "new")
+    # The dead process' lock and leftovers are in nobody's way, and go with the next save.
+    report = save(store, Made("next", curve()))
+    assert report.added == ("next",)
+    assert [file.name for file in report.path.parent.iterdir()] == [report.path.name]
+    assert OLD.key in store.require("lab", PAIR).entries
+
+
+@forks
+def test_kills_at_random_moments_leave_a_valid_file_that_only_grows(tmp_path: Path) -> None:
+    tests = Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{tests.parent}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "store.crashes", str(tmp_path / "baselines"), "15"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(told) == 15
+    assert [line for line in told if line.get("error")] == []
+    assert all(line["first"] for line in told)
+    counts = [line["entries"] for line in told]
+    assert counts == sorted(counts)
+    # The killed processes did get to write.
+    assert counts[-1] > 2
+
+
+def start(work: Callable[[], object]) -> int:
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+@forks
+def test_two_processes_at_once_lose_nothing(store: Store) -> None:
+    def work(name: str) -> None:
+        for number in range(8):
+            save(store, Made(f"{name} {number}", speculative()))
+
+    children = [start(lambda name=name: work(name)) for name in ("one", "two")]  # type: ignore[misc]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    entries = store.require("lab", PAIR).entries
+    assert set(entries) == {f"{name} {number}" for name in ("one", "two") for number in range(8)}
+
+
+def test_what_another_run_wrote_since_is_merged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(store, OLD)
+    inside = atomic.exclusive
+
+    def late(path: Path) -> object:
+        monkeypatch.setattr(atomic, "exclusive", inside)
+        save(store, Made("meanwhile", curve()))
+        return inside(path)
+
+    monkeypatch.setattr(atomic, "exclusive", late)
+    save(store, NEW)
+    assert set(store.require("lab", PAIR).entries) == {"old", "meanwhile", "new"}
+
+
+def test_threads_wait_for_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    inside = []
+
+    def work() -> None:
+        for _ in range(10):
+            with atomic.exclusive(path):
+                inside.append("in")
+                time.sleep(0.001)
+                inside.append("out")
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert inside == ["in", "out"] * 30
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_file_that_its_last_holder_removes_meanwhile_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / ".file.lock"
+    take = atomic._try_lock
+    taken: list[int] = []
+
+    def late(descriptor: int) -> bool:
+        if not taken:
+            lock.unlink()
+        taken.append(descriptor)
+        return take(descriptor)
+
+    monkeypatch.setattr(atomic, "_try_lock", late)
+    with atomic.exclusive(tmp_path / "file"):
+        assert lock.exists()
+    assert len(taken) == 2
+
+
+def test_a_lock_that_is_never_freed_is_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(store, OLD).path
+    patient = atomic.exclusive
+    monkeypatch.setattr(atomic, "exclusive", lambda path: patient(path, timeout=0.05))
+    with (
+        patient(path),
+        pytest.raises(BaselineError, match=r"is being written .another process has held .*wait for"),
+    ):
+        save(store, NEW)
+    assert set(store.require("lab", PAIR).entries) == {"old"}
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("write", errno.ENOSPC, "No space left on device.*was left as it is; make room on the disk"),
+        ("fsync", errno.ENOSPC, "No space left on device.*make room on the disk"),
+        ("fsync", errno.EIO, "was left as it is; make the folder writable, or name another"),
+        ("replace", errno.EROFS, "Read-only file system.*--specdec-baseline-dir"),
+    ],
+)
+def test_a_disk_that_refuses_leaves_the_old_file(
+    name: str, code: int, words: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(store, OLD).path
+    content = path.read_bytes()
+
+    def refuse(*args: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, name, refuse)
+    attempts: list[Callable[[], object]] = [
+        lambda: save(store, NEW),
+        lambda: save(store, OLD, update="all"),
+        lambda: leave_candidate(store, NEW),
+    ]
+    for attempt in attempts:
+        with pytest.raises(BaselineError, match=words):
+            attempt()
+    monkeypatch.undo()
+    assert path.read_bytes() == content
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert store.candidates() == ()
+    assert save(store, NEW).added == ("new",)
+
+
+def test_a_write_that_comes_in_pieces_is_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = os.write
+
+    def piece(descriptor: int, content: memoryview) -> int:
+        return whole(descriptor, content[:100])
+
+    monkeypatch.setattr(os, "write", piece)
+    save(store, OLD)
+    assert store.require("lab", PAIR).get("old") is not None
+
+
+@forks
+def test_a_file_that_may_not_grow_leaves_the_old_one(store: Store) -> None:
+    import resource
+
+    path = save(store, OLD).path
+    content = path.read_bytes()
+
+    def crowded() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) + 100, len(content) + 100))
+        with pytest.raises(BaselineError, match=r"File too large.*make room on the disk"):
+            save(store, NEW)
+
+    assert in_child(crowded) == 0
+    assert path.read_bytes() == content
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_rename_that_windows_refuses_for_a_moment_is_tried_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+    rename = os.replace
+
+    def busy(source: Path, target: Path) -> None:
+        tries.append(target)
+        if len(tries) < 3:
+            raise PermissionError(errno.EACCES, "in use")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", busy)
+    save(store, OLD)
+    assert len(tries) == 3
+    tries.clear()
+    monkeypatch.setattr(atomic, "_RENAME_TRIES", 2)
+    with pytest.raises(BaselineError, match=r"can't be written .in use"):
+        save(store, NEW)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows folders have no such permission")
+def test_a_read_only_folder_is_read_but_not_written(as_ordinary_user: Path) -> None:
+    store = Store(as_ordinary_user / "baselines")
+    path = save(store, OLD).path
+    content = path.read_bytes()
+    path.parent.chmod(0o500)
+    store.root.chmod(0o500)
+    assert store.load("lab", PAIR) is not None
+    assert save(store, OLD).kept == ("old",)
+    for attempt in (
+        lambda: save(store, NEW),
+        lambda: save(store, OLD, update="all"),
+        lambda: save(store, NEW, machine_name="attic"),
+        lambda: leave_candidate(store, NEW),
+    ):
+        with pytest.raises(
+            BaselineError, match=r"Permission denied.*make the folder writable.*--specdec-baseline-dir"
+        ):
+            attempt()
+    assert path.read_bytes() == content
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows folders have no such permission")
+def test_a_folder_that_may_not_be_listed_is_an_error(as_ordinary_user: Path) -> None:
+    store = Store(as_ordinary_user / "baselines")
+    save(store, OLD)
+    store.root.chmod(0)
+    for attempt in (store.machines, lambda: store.load("lab", PAIR)):
+        with pytest.raises(BaselineError, match=r"can't be read.*check its permissions"):
+            attempt()
+
+
+def test_a_root_that_is_a_file_is_an_error(store: Store) -> None:
+    store.root.touch()
+    with pytest.raises(BaselineError, match=r"can't be (read|written)"):
+        save(store, OLD)
