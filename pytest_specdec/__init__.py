@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pytest_specdec.fixtures import BoundBench
+from pytest_specdec.marks import accept_at
 from pytest_specdec.marks import accept_length
 from pytest_specdec.marks import accept_rate
 from pytest_specdec.marks import cliff_at
+from pytest_specdec.marks import dip_at
+from pytest_specdec.marks import ledger_closes
 from pytest_specdec.marks import lossless
 from pytest_specdec.marks import max_draft_cost
 from pytest_specdec.marks import max_verify_cost
+from pytest_specdec.marks import memory_headroom
+from pytest_specdec.marks import min_forward_share
 from pytest_specdec.marks import min_speedup
 from pytest_specdec.marks import no_cliff
+from pytest_specdec.marks import plateau
 from pytest_specdec.marks import specdec
 from pytest_specdec.marks import within_baseline
 from pytest_specdec.run import SpecdecWarning
@@ -25,14 +31,20 @@ __all__ = [
     "Settings",
     "SpecdecWarning",
     "Verdict",
+    "accept_at",
     "accept_length",
     "accept_rate",
     "cliff_at",
+    "dip_at",
+    "ledger_closes",
     "lossless",
     "max_draft_cost",
     "max_verify_cost",
+    "memory_headroom",
+    "min_forward_share",
     "min_speedup",
     "no_cliff",
+    "plateau",
     "specdec",
     "within_baseline",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import TypeVar
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
     from pytest_specdec.measurements import DecodeRun
     from pytest_specdec.measurements import DraftCost
     from pytest_specdec.measurements import Exactness
+    from pytest_specdec.measurements import MemoryUse
     from pytest_specdec.measurements import SpeculativeRun
     from pytest_specdec.measurements import SpeedRun
+    from pytest_specdec.measurements import Timeline
     from pytest_specdec.measurements import VerifyCurve
     from pytest_specdec.models.describe import ModelFacts
     from pytest_specdec.settings import Settings
     from pytest_specdec.store import Machine
+    from pytest_specdec.theory.ledger import Ledger
     from pytest_specdec.verdict import Verdict
 
 T = TypeVar("T")
@@ -75,6 +79,20 @@ class BoundBench:
     def exactness(self, k: int | None = None) -> Exactness:
         """Compare speculative with plain decoding, token by token."""
         return self._measure("exactness", lambda bench: bench.exactness(k))
+
+    def timeline(self, k: int | None = None) -> Timeline:
+        """Account for the wall time of each prompt's request, speculation off and on."""
+        return self._measure("timeline", lambda bench: bench.timeline(k))
+
+    def ledger(self, fit_on: Sequence[int] = (1, 2, 3), held_out: Sequence[int] = (5, 7)) -> Ledger:
+        """Fit overhead and draft cost on some draft lengths and predict others, `held_out`."""
+        from pytest_specdec.checks.accounts import ledger_of
+
+        return ledger_of(self._measure("ledger", lambda bench: bench.ledger_run(fit_on, held_out)))
+
+    def memory(self) -> MemoryUse:
+        """Measure peak memory with speculation."""
+        return self._measure("memory", lambda bench: bench.memory())
 
     def draft_cost(self) -> DraftCost:
         """Time drafting a token against the target's pass over one."""

@@ -103,6 +103,7 @@ def header(run: Run) -> str:
     """Return one line on build, device, machine and baselines."""
     from pytest_specdec.reports.terminal import device_name
     from pytest_specdec.reports.terminal import header_line
+    from pytest_specdec.reports.text import plural
 
     try:
         hello = run.session.hello()
@@ -111,7 +112,7 @@ def header(run: Run) -> str:
         return f"specdec: {_absent(run, error, limit='', metric='').because}"
     except EngineError as error:
         return f"specdec: {error.message}"
-    where = f"{run.settings.baseline_dir / name} ({len(pairs)})" if pairs else None
+    where = f"{run.seen(run.settings.baseline_dir / name)} ({plural(len(pairs), 'pair')})" if pairs else None
     device = device_name(hello, gpu_layers=run.settings.gpu_layers)
     return header_line(hello, device=device, machine=name, baseline=where)
 

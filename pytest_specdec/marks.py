@@ -109,6 +109,82 @@ def accept_length(low: float) -> pytest.MarkDecorator:
     return pytest.mark.accept_length(number)
 
 
+def accept_at(position: int, low: float) -> pytest.MarkDecorator:
+    """Require that a position of the draft is accepted in at least a share `low` of the rounds that draft it.
+
+    Args:
+        position: place in the draft, from 1.
+        low: smallest share, 0 to 1.
+
+    Raises:
+        ValueError: an argument doesn't fit.
+    """
+    return pytest.mark.accept_at(_whole("position", position, 1), _share("low", low))
+
+
+def plateau(start: int, stop: int, *, rel: float = 0.10) -> pytest.MarkDecorator:
+    """Require that the verify cost is flat, within `rel`, from a batch of `start` tokens to one of `stop`.
+
+    Args:
+        start: smallest batch size in tokens.
+        stop: largest batch size in tokens, more than `start`.
+        rel: relative change allowed against T(start), above 0.
+
+    Raises:
+        ValueError: an argument doesn't fit.
+    """
+    first = _whole("start", start, 1)
+    return pytest.mark.plateau(first, _whole("stop", stop, first + 1), rel=_above("rel", rel, 0))
+
+
+def dip_at(n: int) -> pytest.MarkDecorator:
+    """Require that a batch of n tokens costs more than the next larger one, beyond noise.
+
+    Args:
+        n: batch size in tokens.
+
+    Raises:
+        ValueError: the argument doesn't fit.
+    """
+    return pytest.mark.dip_at(_whole("n", n, 1))
+
+
+def ledger_closes(within: float = 0.10) -> pytest.MarkDecorator:
+    """Require that a ledger fitted on some draft lengths predicts others within a relative band.
+
+    Args:
+        within: largest |predicted ÷ measured rate − 1| on the draft lengths held out, above 0.
+
+    Raises:
+        ValueError: the argument doesn't fit.
+    """
+    return pytest.mark.ledger_closes(_above("within", within, 0))
+
+
+def min_forward_share(p: float) -> pytest.MarkDecorator:
+    """Require that decode forwards are at least a share p of the request time with speculation off.
+
+    Args:
+        p: Amdahl's share, 0 to 1.
+
+    Raises:
+        ValueError: the argument doesn't fit.
+    """
+    return pytest.mark.min_forward_share(_share("p", p))
+
+
+def memory_headroom(share: float = 0.10) -> pytest.MarkDecorator:
+    """Require that peak memory with speculation leaves at least this share of the memory free.
+
+    Args:
+        share: 0 to 1.
+
+    Raises:
+        ValueError: the argument doesn't fit.
+    """
+    return pytest.mark.memory_headroom(_share("share", share))
+
+
 def lossless() -> pytest.MarkDecorator:
     """Require that speculative decoding yields the target's own tokens, proven near ties aside."""
     return pytest.mark.lossless()
@@ -166,12 +242,18 @@ LIMITS: Final[Mapping[str, Callable[..., pytest.MarkDecorator]]] = {
     for function in (
         cliff_at,
         no_cliff,
+        plateau,
+        dip_at,
         max_verify_cost,
         max_draft_cost,
         accept_rate,
         accept_length,
+        accept_at,
         lossless,
         min_speedup,
+        ledger_closes,
+        min_forward_share,
+        memory_headroom,
         within_baseline,
     )
 }

@@ -11,9 +11,11 @@ from typing import Any
 
 from pytest_specdec.bench.session import Bench
 from pytest_specdec.checks import acceptance
+from pytest_specdec.checks import accounts
 from pytest_specdec.checks import baseline
 from pytest_specdec.checks import curve
 from pytest_specdec.checks import exactness
+from pytest_specdec.checks import shape
 from pytest_specdec.checks import speed
 from pytest_specdec.marks import METRICS
 from pytest_specdec.marks import Limit
@@ -136,14 +138,44 @@ def _min_speedup(arguments: Mapping[str, Any], limit: str, probe: Probe) -> Verd
     return speed.min_speedup(run, x=x, prove=prove, limit=limit, **rate)
 
 
+def _accept_at(arguments: Mapping[str, Any], limit: str, probe: Probe) -> Verdict:
+    return acceptance.accept_at(probe.speculation(), **arguments, limit=limit)
+
+
+def _plateau(arguments: Mapping[str, Any], limit: str, probe: Probe) -> Verdict:
+    return shape.plateau(probe.curve(), **arguments, limit=limit, **probe.error_rate)
+
+
+def _dip_at(arguments: Mapping[str, Any], limit: str, probe: Probe) -> Verdict:
+    return shape.dip_at(probe.curve(), **arguments, limit=limit, **probe.error_rate)
+
+
+def _ledger_closes(arguments: Mapping[str, Any], limit: str, probe: Probe) -> Verdict:
+    return accounts.ledger_closes(probe.bench.ledger_run(), **arguments, limit=limit)
+
+
+def _min_forward_share(arguments: Mapping[str, Any], limit: str, probe: Probe) -> Verdict:
+    return accounts.min_forward_share(probe.bench.timeline(), **arguments, limit=limit)
+
+
+def _memory_headroom(arguments: Mapping[str, Any], limit: str, probe: Probe) -> Verdict:
+    return accounts.memory_headroom(probe.bench.memory(), **arguments, limit=limit)
+
+
 PLANS: Mapping[str, tuple[int, Callable[[Mapping[str, Any], str, Probe], Verdict]]] = {
     "accept_rate": (COUNTED, _accept_rate),
     "accept_length": (COUNTED, _accept_length),
+    "accept_at": (COUNTED, _accept_at),
     "lossless": (COMPARED, _lossless),
+    "memory_headroom": (COMPARED, _memory_headroom),
     "cliff_at": (CURVE, _cliff_at),
     "no_cliff": (CURVE, _no_cliff),
+    "plateau": (CURVE, _plateau),
+    "dip_at": (CURVE, _dip_at),
     "max_verify_cost": (CURVE, _max_verify_cost),
     "max_draft_cost": (DRAFT, _max_draft_cost),
+    "min_forward_share": (DRAFT, _min_forward_share),
+    "ledger_closes": (DRAFT, _ledger_closes),
     "min_speedup": (SPEED, _min_speedup),
 }
 

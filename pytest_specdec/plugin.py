@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from typing import Any
+from typing import Final
 
 import pytest
 
@@ -15,6 +16,10 @@ from pytest_specdec.fixtures import specdec_machine as specdec_machine
 from pytest_specdec.run import PROPERTY
 from pytest_specdec.run import RUN
 from pytest_specdec.run import Run
+
+
+# Options of pytest under which no test runs.
+DRY: Final = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,8 +66,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
     """Say what is under test, where gates are about to run."""
     run = config.stash[RUN]
-    dry = any(config.getoption(name, False) for name in ("collectonly", "setuponly", "setupplan"))
-    if dry or run.refusal or not any(map(marks.measures, items)):
+    if (
+        any(config.getoption(name, False) for name in DRY)
+        or run.refusal
+        or not any(map(marks.measures, items))
+    ):
         return []
     from pytest_specdec import gate
 

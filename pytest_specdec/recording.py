@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pytest_specdec.measurements import Measurement
+from pytest_specdec.measurements import SpeedRun
 from pytest_specdec.measurements import from_json
+from pytest_specdec.reports.text import plural
 from pytest_specdec.run import Run
 from pytest_specdec.store import BaselineError
 from pytest_specdec.store import Machine
@@ -109,16 +115,36 @@ def finish(run: Run) -> None:
     own = haul(run)
     hauls = [own] if own is not None else []
     hauls += [Haul.from_json(json.loads(text)) for text in run.shipped]
-    try:
-        for one in hauls:
+    run.notes += [line for one in hauls for line in _answers(one)]
+    # What one step can't write is no reason for the next not to.
+    for one in hauls:
+        with _faults_of(run):
             if run.settings.update == "none":
                 _leave_candidates(run, one)
             else:
                 _record(run, one)
-        if run.settings.json is not None:
+    if run.settings.json is not None:
+        with _faults_of(run):
             _write_json(run, hauls)
+
+
+@contextmanager
+def _faults_of(run: Run) -> Iterator[None]:
+    try:
+        yield
     except (BaselineError, OSError) as error:
         run.faults.append(str(error))
+
+
+def _answers(one: Haul) -> list[str]:
+    """Say of every pair whose speed was measured whether speculation pays."""
+    runs = [(kept.pair, kept.measurement) for kept in one.kept if isinstance(kept.measurement, SpeedRun)]
+    if not runs:
+        return []
+    # A run that measured nothing ends well without numpy.
+    from pytest_specdec.checks.speed import answer
+
+    return [f"{pair}: {answer(run)}" for pair, run in runs]
 
 
 def _record(run: Run, one: Haul) -> None:
@@ -128,9 +154,9 @@ def _record(run: Run, one: Haul) -> None:
         update: Update = "all" if run.settings.update == "all" else "new"
         build = build_identity(one.hello)
         report = run.store.save(one.machine_name, one.machine, pair, models, build, entries, update)
-        run.notes.append(_told(report))
+        run.notes.append(_told(run, report))
     if left := len(one.kept) - len(sound):
-        run.notes.append(f"{_count(left, 'measurement')} of tests that did not pass not recorded")
+        run.notes.append(f"{plural(left, 'measurement')} of tests that did not pass not recorded")
 
 
 def _leave_candidates(run: Run, one: Haul) -> None:
@@ -140,7 +166,15 @@ def _leave_candidates(run: Run, one: Haul) -> None:
         path = run.store.write_candidate(
             one.machine_name, one.machine, pair, models, build_identity(one.hello), entries
         )
-        run.notes.append(f"to accept what failed against its baseline: specdec baseline accept {path}")
+        run.notes.append(f"to accept what its baseline failed: {_accepting(run, path)}")
+
+
+def _accepting(run: Run, candidate: Path) -> str:
+    """Return the command that accepts a candidate, fit for the folder that pytest was started in."""
+    words = ["specdec", "baseline", "accept"]
+    if (folder := run.seen(run.settings.baseline_dir)) != "baselines":
+        words += ["--baseline-dir", folder]
+    return shlex.join([*words, run.seen(candidate)])
 
 
 def _by_pair(kept: Iterable[Kept]) -> list[tuple[str, Mapping[str, Any], list[Kept]]]:
@@ -167,17 +201,13 @@ def _regressed(run: Run, nodeid: str) -> bool:
     return result is not None and result.failed_against_baseline
 
 
-def _told(report: SaveReport) -> str:
+def _told(run: Run, report: SaveReport) -> str:
     parts = [
-        f"{_count(len(keys), 'measurement')} {what}"
+        f"{plural(len(keys), 'measurement')} {what}"
         for what, keys in (("added", report.added), ("replaced", report.replaced), ("kept", report.kept))
         if keys
     ]
-    return f"baseline {report.path}: {', '.join(parts)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"baseline {run.seen(report.path)}: {', '.join(parts)}"
 
 
 def _write_json(run: Run, hauls: Iterable[Haul]) -> None:
@@ -197,4 +227,4 @@ def _write_json(run: Run, hauls: Iterable[Haul]) -> None:
     }
     run.settings.json.parent.mkdir(parents=True, exist_ok=True)
     run.settings.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    run.notes.append(f"verdicts and measurements: {run.settings.json}")
+    run.notes.append(f"verdicts and measurements: {run.seen(run.settings.json)}")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import Final
@@ -97,6 +98,11 @@ class Run:
     def in_worker(self) -> bool:
         """Whether this is a worker of pytest-xdist."""
         return hasattr(self.config, "workerinput")
+
+    def seen(self, path: Path) -> str:
+        """Write a path as seen from the folder that pytest was started in."""
+        here = self.config.invocation_params.dir
+        return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
     @property
     def refusal(self) -> str:
@@ -198,7 +204,7 @@ class Run:
 
     @property
     def measured_nothing(self) -> str:
-        """Why a run whose tests were held against limits measured nothing; empty where it did, or had none."""
+        """Why a run with gates measured nothing; empty where it measured, or had none."""
         if not self.results or not all(result.skipped_by_policy for result in self.results.values()):
             return ""
         reasons = (verdict.because for result in self.results.values() for verdict in result.verdicts)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from functools import partial
 from typing import Any
 from typing import TypeVar
 
+from pytest_specdec.bench import accounts
 from pytest_specdec.bench import keys
 from pytest_specdec.bench import procedures
 from pytest_specdec.bench.prompts import PromptSet
@@ -19,9 +21,12 @@ from pytest_specdec.bench.rig import short_name
 from pytest_specdec.measurements import DecodeRun
 from pytest_specdec.measurements import DraftCost
 from pytest_specdec.measurements import Exactness
+from pytest_specdec.measurements import LedgerRun
 from pytest_specdec.measurements import Measurement
+from pytest_specdec.measurements import MemoryUse
 from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.measurements import SpeedRun
+from pytest_specdec.measurements import Timeline
 from pytest_specdec.measurements import VerifyCurve
 from pytest_specdec.models.describe import ModelFacts
 from pytest_specdec.settings import Settings
@@ -175,6 +180,36 @@ class Bench:
         """Time per drafted token against time per plain token."""
         values = self._canonical("draft_cost", self.settings)
         return self._once("draft_cost", values, DraftCost, lambda: procedures.draft_cost(self))
+
+    def timeline(self, k: int | None = None) -> Timeline:
+        """Where the wall time of each prompt's request goes, speculation off and on."""
+        bench = self._with_k(k)
+        values = self._canonical("timeline", bench.settings)
+        return self._once("timeline", values, Timeline, lambda: accounts.timeline(bench))
+
+    def memory(self) -> MemoryUse:
+        """Peak memory with speculation."""
+        values = self._canonical("memory", self.settings)
+        return self._once("memory", values, MemoryUse, lambda: accounts.memory(self))
+
+    def ledger_run(
+        self, fit_on: Sequence[int] = accounts.FIT_ON, held_out: Sequence[int] = accounts.HELD_OUT
+    ) -> LedgerRun:
+        """What a ledger is fitted on (draft lengths ``fit_on``) and held against (``held_out``).
+
+        Raises:
+            ValueError: fewer than two draft lengths to fit on, or one that appears twice.
+        """
+        ks = (*fit_on, *held_out)
+        if len(fit_on) < 2 or len(set(ks)) < len(ks):
+            raise ValueError(
+                f"fit_on needs two draft lengths or more, each of fit_on and held_out once: {ks}"
+            )
+        values = {
+            **self._canonical("ledger", self.settings),
+            "k": ",".join(map(str, fit_on)) + "/" + ",".join(map(str, held_out)),
+        }
+        return self._once("ledger", values, LedgerRun, lambda: accounts.ledger(self, fit_on, held_out))
 
     def _at(self, k: int | None) -> Settings:
         return self.settings if k is None else self.settings.merged(k=k)

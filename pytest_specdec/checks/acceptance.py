@@ -77,6 +77,28 @@ def accept_length(run: SpeculativeRun, *, low: float, limit: str = "") -> Verdic
     return Verdict(outcome, metric, length, None, None, limit, because, _section(run, seen))
 
 
+def accept_at(run: SpeculativeRun, *, position: int, low: float, limit: str = "") -> Verdict:
+    """Hold the acceptance of a position in the draft against a lower limit.
+
+    Unconditional: of the rounds that drafted the position and were not cut short before it, the share whose
+    drafts up to it were all accepted.
+    """
+    limit = limit or f"accept_at({position}, {low:g})"
+    metric = f"position {position} k={run.k}"
+    seen = _seen(run)
+    if seen is None or not seen.drafted:
+        return _nothing_drafted(run, metric, limit)
+    if position > len(seen.positions) or not seen.position_rounds[position - 1]:
+        because = f"no round drafted {text.plural(position, 'token')} (k = {run.k}, {run.method})"
+        return Verdict(Outcome.NOT_MEASURED, metric, None, None, None, limit, because, _section(run, seen))
+    share = float(seen.positions[position - 1])
+    rounds = int(seen.position_rounds[position - 1])
+    told = f"position {position} is accepted in {text.against(share, low)} of {text.plural(rounds, 'round')}"
+    outcome = Outcome.PASS if share >= low else Outcome.FAIL
+    because = f"{told}, {'at least' if share >= low else 'less than'} {low:g} (k = {run.k}, {run.method})"
+    return Verdict(outcome, metric, share, None, None, limit, because, _section(run, seen))
+
+
 def _seen(run: SpeculativeRun) -> Acceptance | None:
     drafted: list[int] = []
     accepted: list[int] = []

@@ -108,6 +108,20 @@ def min_speedup(
     return Verdict(outcome, metric, seen.value, low, high, limit, because, pairs_section(run))
 
 
+def answer(run: SpeedRun, *, alpha: float | None = None) -> str:
+    """Say in one sentence whether speculation pays here, on the bounds of the speedup."""
+    seen = speedup(run, alpha=alpha)
+    if seen is None:
+        return "whether speculation pays was not measured: no text went past its first token"
+    if seen.low > 1:
+        verdict = "speculation pays here"
+    elif seen.high < 1:
+        verdict = "speculation does not pay here: do not speculate"
+    else:
+        verdict = "whether speculation pays here is not decided"
+    return f"{verdict}: {describe(run, seen, 1.0)}"
+
+
 def describe(run: SpeedRun, seen: Speedup, x: float) -> str:
     """Say both rates, their ratio, its bounds, and on how much evidence."""
     bounds = "no bounds yet"

@@ -10,9 +10,12 @@ from typing import Any
 from pytest_specdec.measurements import DecodeRun
 from pytest_specdec.measurements import DraftCost
 from pytest_specdec.measurements import Exactness
+from pytest_specdec.measurements import LedgerRun
 from pytest_specdec.measurements import Measurement
+from pytest_specdec.measurements import MemoryUse
 from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.measurements import SpeedRun
+from pytest_specdec.measurements import Timeline
 from pytest_specdec.measurements import VerifyCurve
 
 
@@ -74,6 +77,22 @@ def _draft_cost(cost: DraftCost) -> dict[str, float]:
     }
 
 
+def _timeline(timeline: Timeline) -> dict[str, float]:
+    return {
+        "forward share": timeline.forward_share,
+        "wall ms off": timeline.total_ms("wall_ms", speculating=False),
+        "wall ms on": timeline.total_ms("wall_ms", speculating=True),
+    }
+
+
+def _memory(use: MemoryUse) -> dict[str, float]:
+    return {"peak GiB": use.peak / 2**30, "headroom": use.headroom}
+
+
+def _ledger(run: LedgerRun) -> dict[str, float]:
+    return {f"tokens/s k={k}": rate for k, rate in zip(run.ks, run.tokens_per_s, strict=True)}
+
+
 def _rate(name: str, part: float, whole: float) -> dict[str, float]:
     return {name: part / whole} if whole else {}
 
@@ -85,4 +104,7 @@ _SUMMARIES: Mapping[str, Callable[[Any], dict[str, float]]] = {
     "speed": _speed,
     "exactness": _exactness,
     "draft_cost": _draft_cost,
+    "timeline": _timeline,
+    "memory": _memory,
+    "ledger": _ledger,
 }

@@ -150,8 +150,20 @@ def test_a_cut_round_has_no_bonus() -> None:
         assert accept_length(run, low=1.0).value == tokens / 2
 
 
+def test_a_cut_round_says_nothing_of_the_positions_behind() -> None:
+    run = SpeculativeRun(2, "two-model", (speculation("a", [2, 2], [2, 0], cut=True),))
+    lines = [line.split() for line in accept_length(run, low=1.0).section.splitlines()]
+    assert ["1", "1", "1.00", "1.00"] in lines
+    assert ["a", "2", "4", "2", "0.50", "1.50"] in lines
+
+
+def test_the_mark_stands_in_for_a_limit_that_was_not_given(run: SpeculativeRun) -> None:
+    assert accept_rate(run, low=0.2).limit == "accept_rate(0.2, 1)"
+    assert accept_length(run, low=1.5).limit == "accept_length(1.5)"
+
+
 def test_a_length_no_draft_can_reach_is_said_so(run: SpeculativeRun) -> None:
     verdict = accept_length(run, low=3.5)
     assert verdict.outcome is Outcome.FAIL
     assert verdict.because.endswith("which no draft of k = 2 can reach: a round gives 3 at most")
-    assert "can reach" not in accept_length(run, low=2.5).because
+    assert "can reach" not in accept_length(run, low=3.0).because

@@ -66,6 +66,11 @@ def test_a_near_tie_holds_and_is_told() -> None:
 def test_the_margin_is_compared_exactly(margin: float, holds: bool) -> None:
     verdict = judge(case(**near_tie(margin, 0.2)))
     assert verdict.outcome is (Outcome.PASS if holds else Outcome.FAIL)
+    assert ("lies 0.400001 under 23" in verdict.because) is not holds
+
+
+def test_the_mark_stands_in_for_a_limit_that_was_not_given() -> None:
+    assert judge(case()).limit == judge().limit == "lossless()"
 
 
 def test_a_token_beyond_rounding_fails_with_the_evidence() -> None:
@@ -98,13 +103,13 @@ def test_a_bad_token_fails_also_where_the_texts_agree() -> None:
     assert "'code' at token 9" in verdict.because
 
 
-@pytest.mark.parametrize(("difference", "holds"), [(0.5, True), (0.5000001, False)])
-def test_logits_may_differ_by_the_noise_and_no_more(difference: float, holds: bool) -> None:
+@pytest.mark.parametrize(("difference", "holds"), [(1.0, True), (1.0000001, False)])
+def test_logits_may_differ_by_twice_the_noise_and_no_more(difference: float, holds: bool) -> None:
     verdict = judge(case(difference=difference))
     assert verdict.outcome is (Outcome.PASS if holds else Outcome.FAIL)
     if not holds:
         assert (
-            "'code' at token 12: logits differ by 0.5000001 from a clean one-token pass, where clean passes "
+            "'code' at token 12: logits differ by 1.0000001 from a clean one-token pass, where clean passes "
             "of N = 1,4 differ by 0.500 at most"
         ) in verdict.because
 
@@ -146,6 +151,14 @@ def test_faults_come_by_position_and_are_counted() -> None:
     assert "  and 6 more" in judge(spoiled).section.splitlines()
 
 
+def test_as_many_faults_as_are_shown_leave_nothing_to_count() -> None:
+    margins = tuple(TokenMargin(i, i + 1000, i, 0.9, 0.1) for i in range(20, 25))
+    spoiled = case(first_difference=20, margins=margins, speculative=other_from(20))
+    section = judge(spoiled).section
+    assert section.count("  token 2") == 5
+    assert "more" not in section.replace("more than", "")
+
+
 def test_no_token_is_not_measured() -> None:
     for verdict in (judge(), judge(case(tokens=0, widths=(), plain=(), speculative=()))):
         assert verdict.outcome is Outcome.NOT_MEASURED
@@ -153,6 +166,7 @@ def test_no_token_is_not_measured() -> None:
 
 
 def test_many_near_ties_are_shortened() -> None:
+    assert not judge(*[case(f"p{i}", **near_tie(0.1, 0.2)) for i in range(5)]).because.endswith("...)")
     verdict = judge(*[case(f"p{i}", **near_tie(0.1, 0.2)) for i in range(7)])
     assert verdict.outcome is Outcome.PASS
     assert "'p4'" in verdict.because

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_specdec.checks.speed import LOOKS
+from pytest_specdec.checks.speed import answer
 from pytest_specdec.checks.speed import decided
 from pytest_specdec.checks.speed import min_speedup
 from pytest_specdec.checks.speed import speedup
@@ -32,6 +33,7 @@ def around(ratio: float, looks: int = 1) -> list[float]:
 
 
 def test_the_error_spent_fits_the_pairs() -> None:
+    assert [pairs for pairs, _ in LOOKS] == [8, 16, 24]
     assert sum(share for _, share in LOOKS) == pytest.approx(0.01)
     # n pairs can't go below 1 / 2^n.
     assert all(0.5**pairs <= share for pairs, share in LOOKS)
@@ -75,6 +77,8 @@ def test_a_confident_violation_fails_with_both_rates() -> None:
         verdict.because,
     )
     assert verdict.limit == "min_speedup(1.5, k=3)"
+    assert verdict.low == pytest.approx(0.57 * min(SPREAD))
+    assert verdict.high == pytest.approx(0.57 * max(SPREAD))
     assert verdict.metric == "speedup k=3"
 
 
@@ -100,6 +104,29 @@ def test_below_but_not_confidently_is_open(prove: bool) -> None:
     verdict = min_speedup(run(around(1.48)), x=1.5, prove=prove)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert "below 1.5, not confidently" in verdict.because
+
+
+def test_a_bound_at_the_limit_has_not_crossed_it() -> None:
+    pairs = run(around(1.5))
+    seen = speedup(pairs)
+    assert seen is not None
+    assert min_speedup(pairs, x=seen.low, prove=True).outcome is Outcome.PASS
+    assert decided(pairs, x=seen.low)
+    assert min_speedup(pairs, x=seen.high).outcome is Outcome.INCONCLUSIVE
+    assert not decided(pairs, x=seen.high)
+    assert min_speedup(pairs, x=seen.value).outcome is Outcome.PASS
+    assert "the lower bound does not prove it" in min_speedup(pairs, x=seen.value, prove=True).because
+
+
+def test_the_mark_stands_in_for_a_limit_that_was_not_given() -> None:
+    assert min_speedup(run(around(2.0)), x=1.5).limit == "min_speedup(1.5)"
+    assert min_speedup(run(around(2.0)), x=1.5, prove=True).limit == "min_speedup(1.5, prove=True)"
+
+
+def test_eight_pairs_are_enough_to_tell() -> None:
+    verdict = min_speedup(run(around(1.48)), x=1.5)
+    assert "fewest that can tell" not in verdict.because
+    assert "measure on a quieter machine" in verdict.because
 
 
 def test_too_few_pairs_have_no_bounds() -> None:
@@ -136,6 +163,13 @@ def test_pairs_without_a_second_token_have_no_rate() -> None:
     seen = speedup(SpeedRun(3, "ngram", (*pairs, SpeedPair("empty", 1, 0.0, 1, 0.0))))
     assert seen is not None
     assert (seen.pairs, seen.left_out) == (8, 1)
+    for odd in (SpeedPair("a", 1, 1.0, 9, 1.0), SpeedPair("b", 9, 1.0, 9, 0.0)):
+        seen = speedup(SpeedRun(3, "ngram", (*pairs, odd)))
+        assert seen is not None
+        assert seen.left_out == 1
+    two = speedup(SpeedRun(3, "ngram", (*pairs, SpeedPair("two", 2, 0.5, 2, 0.5))))
+    assert two is not None
+    assert two.left_out == 0
     verdict = min_speedup(SpeedRun(3, "ngram", (SpeedPair("empty", 1, 0.0, 1, 0.0),)), x=1.5)
     assert verdict.outcome is Outcome.NOT_MEASURED
     assert "no pair of 1 decoded anything after the first token" in verdict.because
@@ -155,6 +189,21 @@ def test_the_section_has_each_prompt() -> None:
     rows = {line.split()[0]: line.split() for line in section.splitlines()}
     assert rows["p0"][:3] == ["p0", "2", "64"]
     assert rows["p0"][3] == "20.0"
+    assert section.splitlines()[1].startswith("p0")
     assert float(rows["p0"][5]) == pytest.approx(1.6 * 0.97, abs=0.01)
     assert math.isclose(float(rows["p4"][4]), 20 * 1.6 * 1.03, abs_tol=0.1)
     assert "pair ratios: " in section
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (1.5, "speculation pays here: "),
+        (0.6, "speculation does not pay here: do not speculate: "),
+        (None, "whether speculation pays here is not decided: "),
+    ],
+)
+def test_the_answer_is_on_the_bounds(ratio: float | None, words: str) -> None:
+    ratios = [ratio] * 8 if ratio else [0.7, 1.4, 0.8, 1.3, 0.9, 1.2, 1.1, 0.95]
+    pairs = tuple(SpeedPair(f"p{i}", 11, 100.0, 11, 100.0 / r) for i, r in enumerate(ratios))
+    assert answer(SpeedRun(3, "ngram", pairs)).startswith(words)

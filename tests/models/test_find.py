@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -501,3 +502,18 @@ def test_resolving_uses_the_environments_cache(
     monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path / "mine"))
 
     assert resolve("split", packages=FAKES).path.parent == tmp_path / "mine" / "models"
+
+
+# Imports
+
+
+def test_importing_loads_neither_numpy_nor_gguf() -> None:
+    code = (
+        "import sys, pytest_specdec.models.derive, pytest_specdec.models.describe\n"
+        "sys.exit(', '.join({'numpy', 'gguf', 'llama_cpp', 'pandas'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -54,7 +54,8 @@ HELLO = {
 
 def pytest_configure(config: pytest.Config) -> None:
     """Put the double in the bench's place."""
-    config.stash[BENCH] = Session
+    make: Any = Session
+    config.stash[BENCH] = make
 
 
 class Session:
@@ -71,6 +72,7 @@ class Session:
 
     def hello(self) -> dict[str, Any]:
         """What a worker would say."""
+        note(self.settings, "hello")
         if "hello" in told(self.settings).get("missing", []):
             raise NotMeasured("no llama-cpp-python in the double", missing=True)
         return HELLO

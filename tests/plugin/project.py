@@ -87,7 +87,7 @@ class Project:
     @property
     def measured(self) -> list[str]:
         """The kinds of what the double measured, in order."""
-        aside = ("close", "facts", "pairs=")
+        aside = ("close", "facts", "hello", "pairs=")
         return [line.split()[0] for line in self.asked if not line.startswith(aside)]
 
     def baselines(self) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,76 +39,96 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
     "calls": ("4", "5", "6", "7"),
     "ngram_max": ("4", "5", "6", "7"),
     "seed": ("1", "2", "3", "4294967295"),
-    "python": ("python3.11", "python3.12", "python3.13", ""),
-    "env": ("A=1 'B=2 3'", "C=1", "D=1=2", ""),
-    "baseline_dir": ("a", "b", "c", ""),
-    "machine": ("a", "b", "c", ""),
-    "missing": ("skip", "fail", "skip", ""),
-    "update": ("new", "all", "new", ""),
-    "inconclusive": ("fail", "warn", "fail", ""),
-    "budget": ("1", "2.5", "3", ""),
-    "alpha": ("0.1", "0.2", "0.3", ""),
-    "timeout": ("1", "2.5", "3", ""),
-    "json": ("a.json", "b.json", "c.json", ""),
-    "xdist": ("exclusive", "refuse", "exclusive", ""),
+    "python": ("python3.11", "python3.12", "python3.13", "python3.11"),
+    "env": ("A=1 'B=2 3'", "C=1", "D=1=2", "A=1 'B=2 3'"),
+    "baseline_dir": ("a", "b", "c", "a"),
+    "machine": ("a", "b", "c", "a"),
+    "missing": ("skip", "fail", "skip", "skip"),
+    "update": ("new", "all", "new", "new"),
+    "inconclusive": ("fail", "warn", "fail", "fail"),
+    "budget": ("1", "2.5", "3", "1"),
+    "alpha": ("0.1", "0.2", "0.3", "0.1"),
+    "timeout": ("1", "2.5", "3", "1"),
+    "json": ("a.json", "b.json", "c.json", "a.json"),
+    "xdist": ("exclusive", "refuse", "exclusive", "exclusive"),
 }
-RUN_SETTINGS = [option.name for option in OPTIONS.values() if option.run]
+INI, ENVIRONMENT, COMMAND_LINE, MARK = range(4)
 
 
-def expected(project: Project, name: str, text: str) -> Any:
-    kind = OPTIONS[name].kind
-    return kind.locate(kind.read(text), project.path)
+def expected(project: Project, source: int) -> dict[str, Any]:
+    """Every setting's value when it comes from one source."""
+    kinds = {name: option.kind for name, option in OPTIONS.items()}
+    return {
+        name: kinds[name].locate(kinds[name].read(texts[source]), project.path)
+        for name, texts in TEXTS.items()
+    }
+
+
+def given(settings: Settings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in OPTIONS}
 
 
 def settings(project: Project, *args: str) -> Settings:
     return project.pytester.parseconfigure(*args).stash[RUN].settings
 
 
-def ini(project: Project, name: str) -> None:
-    project.pytester.makeini(f"[pytest]\nspecdec_{name} = {TEXTS[name][0]}\n")
+def write_ini(project: Project) -> None:
+    lines = [f"{OPTIONS[name].ini} = {texts[INI]}" for name, texts in TEXTS.items()]
+    project.pytester.makeini("\n".join(["[pytest]", *lines]))
 
 
-def test_every_setting_is_here() -> None:
+def set_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, texts in TEXTS.items():
+        monkeypatch.setenv(OPTIONS[name].variable, texts[ENVIRONMENT])
+
+
+def command_line() -> list[str]:
+    return [f"{OPTIONS[name].flag}={texts[COMMAND_LINE]}" for name, texts in TEXTS.items()]
+
+
+def test_every_setting_is_here_with_four_values_that_tell_sources_apart(project: Project) -> None:
     assert list(TEXTS) == list(OPTIONS)
+    sources = [expected(project, source) for source in (INI, ENVIRONMENT, COMMAND_LINE)]
+    for name, option in OPTIONS.items():
+        ini, environment, argument = (source[name] for source in sources)
+        assert ini != option.default
+        assert ini != environment != argument
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_default(project: Project, name: str) -> None:
+def test_defaults(project: Project) -> None:
     project.pytester.makeini("[pytest]\n")
-    default = Path(project.path) / "baselines" if name == "baseline_dir" else OPTIONS[name].default
-    assert getattr(settings(project), name) == default
+    defaults = {name: option.default for name, option in OPTIONS.items()}
+    assert given(settings(project)) == {**defaults, "baseline_dir": project.path / "baselines"}
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_ini_over_default(project: Project, name: str) -> None:
-    ini(project, name)
-    assert getattr(settings(project), name) == expected(project, name, TEXTS[name][0])
+def test_ini_over_default(project: Project) -> None:
+    write_ini(project)
+    assert given(settings(project)) == expected(project, INI)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_environment_over_ini(project: Project, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ini(project, name)
-    monkeypatch.setenv(OPTIONS[name].variable, TEXTS[name][1])
-    assert getattr(settings(project), name) == expected(project, name, TEXTS[name][1])
+def test_environment_over_ini(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ini(project)
+    set_environment(monkeypatch)
+    assert given(settings(project)) == expected(project, ENVIRONMENT)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_command_line_over_environment(project: Project, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ini(project, name)
-    monkeypatch.setenv(OPTIONS[name].variable, TEXTS[name][1])
-    found = settings(project, f"{OPTIONS[name].flag}={TEXTS[name][2]}")
-    assert getattr(found, name) == expected(project, name, TEXTS[name][2])
+def test_command_line_over_environment(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ini(project)
+    set_environment(monkeypatch)
+    assert given(settings(project, *command_line())) == expected(project, COMMAND_LINE)
 
 
-@pytest.mark.parametrize("name", RUN_SETTINGS)
-def test_mark_over_command_line(project: Project, name: str) -> None:
-    ini(project, name)
-    value = OPTIONS[name].kind.read(TEXTS[name][3])
-    project.test(f"@specdec({name}={value!r})\ndef test_it():\n    pass\n")
-    items, _ = project.pytester.inline_genitems(f"{OPTIONS[name].flag}={TEXTS[name][2]}")
-    (item,) = items
+def test_mark_over_command_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ini(project)
+    set_environment(monkeypatch)
+    of_run = [option for option in OPTIONS.values() if option.run]
+    marked = {option.name: option.kind.read(TEXTS[option.name][MARK]) for option in of_run}
+    project.test(f"@specdec(**{marked})\ndef test_it():\n    pass\n")
+    ((item,), _) = project.pytester.inline_genitems(*command_line())
     merged = item.config.stash[RUN].settings.merged(**stack(item).settings)
-    assert getattr(merged, name) == expected(project, name, TEXTS[name][3])
+    wanted = expected(project, COMMAND_LINE)
+    wanted.update({name: value for name, value in expected(project, MARK).items() if name in marked})
+    assert given(merged) == wanted
 
 
 def test_an_empty_variable_counts_as_unset(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,11 +60,13 @@ def test_m_not_specdec_leaves_them_out(gates: Project) -> None:
     assert gates.asked == []
 
 
-@pytest.mark.parametrize("option", ["--collect-only", "--setup-only", "--setup-plan"])
+@pytest.mark.parametrize(
+    "option", ["--collect-only", "--setup-only", "--setup-plan", "--fixtures", "--fixtures-per-test"]
+)
 def test_a_dry_run_measures_nothing_and_starts_nothing(gates: Project, option: str) -> None:
     result = gates.run(option)
     assert result.ret == 0
-    assert gates.measured == []
+    assert gates.asked == []
     result.stdout.no_fnmatch_line("specdec: *")
 
 

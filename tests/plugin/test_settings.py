@@ -49,7 +49,7 @@ def test_options_show_their_defaults_as_they_are_typed() -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "0,1", "3-1", "1--2", "a", "1,,2", "1-70000", "1-9999999"])
 def test_sizes_that_are_none(text: str) -> None:
-    with pytest.raises(ValueError, match="^must "):
+    with pytest.raises(ValueError, match=r"^must "):
         Sizes().read(text)
 
 
@@ -59,5 +59,5 @@ def test_sizes_are_sorted_and_unique() -> None:
 
 @pytest.mark.parametrize("value", ["A=1", 7, ["=1"], [3], ["A=\0"]])
 def test_pairs_that_are_none(value: object) -> None:
-    with pytest.raises(ValueError, match="^must be "):
+    with pytest.raises(ValueError, match=r"^must be "):
         Pairs().check(value)

@@ -74,6 +74,16 @@ def test_the_section_says_how_it_was_measured() -> None:
     assert "logits of the last row" in curve_section(last, steps_of(last))
 
 
+def test_bounds_run_from_low_to_high() -> None:
+    base = tuple((10.0,) for _ in range(8))
+    noisy = tuple((ms,) for ms in (11.0, 11.5, 12.0, 12.0, 12.5, 12.5, 13.0, 13.0))
+    one = VerifyCurve((1, 2), (base, noisy))
+    (step,) = steps_of(one).steps
+    assert step.low < step.high
+    assert evidence(step) == f"T(2)/T(1) = {step.ratio:.2f}, bounds {step.low:.2f}-{step.high:.2f}"
+    assert curve_lines(one, steps_of(one))[2].split()[6] == f"{step.low:.2f}-{step.high:.2f}"
+
+
 def test_a_gap_is_named_as_one() -> None:
     four, gap = steps_of(SAWTOOTH).steps[2], steps_of(SAWTOOTH).steps[4]
     assert (place(four), place(gap)) == ("at 4", "in (5, 8]")

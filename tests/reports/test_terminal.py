@@ -78,6 +78,8 @@ def test_the_device_that_computes(hello: dict[str, Any], layers: int, name: str)
         ({}, "1.22 (1.19-1.25)"),
         ({"low": None, "high": None}, "1.22"),
         ({"low": None}, "1.22 (?-1.25)"),
+        ({"high": None}, "1.22 (1.19-?)"),
+        ({"value": 2.0, "high": None}, "2.00 (1.19-?)"),
         ({"value": 2.0, "low": None, "high": None}, "2"),
         ({"value": 2.0}, "2.00 (1.19-1.25)"),
         ({"value": None}, "-"),

@@ -112,7 +112,7 @@ def test_marks_stand_under_their_bars() -> None:
     assert text.chart(["8", "9"], [1.0, 2.0], marks=["", ""], height=2) == lines[:-1]
 
 
-@pytest.mark.parametrize("count", [1, 13, 40, 64, 65, 300])
+@pytest.mark.parametrize("count", [1, 13, 20, 40, 64, 65, 66, 68, 70, 300])
 def test_a_chart_fits_its_columns(count: int) -> None:
     labels = [str(n) for n in range(1, count + 1)]
     values = [float(n) for n in range(1, count + 1)]
@@ -127,6 +127,16 @@ def test_neighbours_that_share_a_bar_show_the_largest() -> None:
     values[101] = 8.0
     lines = text.chart([str(n) for n in range(200)], values, columns=60)
     assert lines[0].count("█") == 1
+
+
+def test_many_bars_are_thin_and_touch() -> None:
+    lines = text.chart([str(n) for n in range(40)], [1.0] * 40, columns=47, height=2)
+    assert lines[1] == "   0 ▕" + "█" * 40
+
+
+def test_bars_are_two_wide_where_four_columns_are_free() -> None:
+    lines = text.chart([str(n) for n in range(10)], [1.0] * 10, columns=46, height=2)
+    assert lines[1] == "   0 ▕" + "  ".join(["██"] * 10)
 
 
 def test_a_chart_of_nothing() -> None:

@@ -13,11 +13,15 @@ from pytest_specdec.measurements import DraftCost
 from pytest_specdec.measurements import Exactness
 from pytest_specdec.measurements import ExactnessCase
 from pytest_specdec.measurements import Generation
+from pytest_specdec.measurements import LedgerRun
 from pytest_specdec.measurements import Measurement
+from pytest_specdec.measurements import MemoryUse
 from pytest_specdec.measurements import Speculation
 from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.measurements import SpeedPair
 from pytest_specdec.measurements import SpeedRun
+from pytest_specdec.measurements import Stages
+from pytest_specdec.measurements import Timeline
 from pytest_specdec.measurements import TokenMargin
 from pytest_specdec.measurements import VerifyCurve
 from pytest_specdec.store import Machine
@@ -87,8 +91,33 @@ def draft_cost() -> DraftCost:
     return DraftCost("two-model", (4.0, 4.5), (10.0, 10.5))
 
 
+def timeline() -> Timeline:
+    off = Stages("code/fib", False, 9, 30.0, 0.0, 0.0, 90.0, 2.0, 0.0, 0.0, 1.0, 123.0)
+    on = Stages("code/fib", True, 9, 30.0, 4.0, 20.0, 60.0, 3.0, 1.0, 0.0, 2.0, 120.0)
+    return Timeline(3, "two-model", (off, on))
+
+
+def memory() -> MemoryUse:
+    return MemoryUse(peak=2**29, total=24 * 2**30, where="memory of the machine")
+
+
+def ledger() -> LedgerRun:
+    return LedgerRun(
+        method="two-model",
+        depth=64,
+        plain_ms=10.0,
+        ks=(1, 2, 3, 5),
+        fitted=3,
+        verify_ms=(15.0, 20.0, 24.0, 34.0),
+        drafted=(1.0, 2.0, 3.0, 4.9),
+        tokens_per_round=(1.7, 2.1, 2.4, 2.8),
+        tokens_per_s=(60.0, 57.0, 52.0, 44.0),
+    )
+
+
 def one_of_each() -> list[Made]:
     made: list[Measurement] = [curve(), speculative(), decode(), speed(), exactness(), draft_cost()]
+    made += [timeline(), memory(), ledger()]
     return [Made(f"{measurement.kind} k=3", measurement) for measurement in made]
 
 

@@ -15,8 +15,7 @@ class Ngram:
     n-gram to the place after its latest occurrence keeps the cost of a proposal independent of the length.
     """
 
-    name = "ngram"
-    forward_ms = 0.0
+    context = None
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
@@ -55,15 +54,8 @@ class Ngram:
 class TwoModel:
     """A second model that decodes ahead greedily, with a cache of its own."""
 
-    name = "two-model"
-
     def __init__(self, context: Context) -> None:
         self.context = context
-
-    @property
-    def forward_ms(self) -> float:
-        """Time spent in the draft's forward passes so far."""
-        return self.context.forward_ms
 
     def begin(self, prompt: list[int]) -> None:
         """Prefill the prompt."""

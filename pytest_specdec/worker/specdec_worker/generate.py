@@ -15,6 +15,54 @@ from specdec_worker.model import Context
 Recorder = Optional[Callable[[Any], None]]
 
 
+class Stages:
+    """Where a request's wall time goes, from its start to :meth:`close`; ms.
+
+    The parts add up to the wall time: what no pass, choice, rollback or wait accounts for is the host's.
+    """
+
+    def __init__(self, context: Context, draft: Optional[Context] = None) -> None:
+        self._context = context
+        self._draft = draft
+        self._start = time.perf_counter()
+        self._before = self._read()
+        self.prefill_ms = 0.0
+        self.draft_prefill_ms = 0.0
+        self.wait_ms = 0.0
+
+    def _read(self) -> tuple[float, float, float, float]:
+        target, draft = self._context, self._draft
+        return (
+            target.forward_ms,
+            draft.forward_ms if draft else 0.0,
+            target.sampling_ms + (draft.sampling_ms if draft else 0.0),
+            target.rollback_ms + (draft.rollback_ms if draft else 0.0),
+        )
+
+    def prefilled(self) -> None:
+        """The target's prompt is in: passes so far were its prefill."""
+        self.prefill_ms = self._read()[0] - self._before[0]
+
+    def draft_prefilled(self) -> None:
+        """The draft's prompt is in."""
+        self.draft_prefill_ms = self._read()[1] - self._before[1]
+
+    def close(self) -> dict[str, float]:
+        """Every part in ms, and the wall time."""
+        wall = (time.perf_counter() - self._start) * 1000.0
+        target, draft, sampling, rollback = (a - b for a, b in zip(self._read(), self._before))
+        parts = {
+            "target_prefill_ms": self.prefill_ms,
+            "draft_prefill_ms": self.draft_prefill_ms,
+            "draft_forward_ms": draft - self.draft_prefill_ms,
+            "target_forward_ms": target - self.prefill_ms,
+            "sampling_ms": sampling,
+            "rollback_ms": rollback,
+            "wait_ms": self.wait_ms,
+        }
+        return {**parts, "host_ms": wall - sum(parts.values()), "wall_ms": wall}
+
+
 def _begin(context: Context, prompt: list[int], record: Recorder) -> tuple[int, float]:
     if not prompt:
         raise Refused("request", "the prompt has no tokens")
@@ -37,7 +85,9 @@ def _begin(context: Context, prompt: list[int], record: Recorder) -> tuple[int, 
 def plain(context: Context, prompt: list[int], n_predict: int, record: Recorder = None) -> dict[str, Any]:
     """Decode ``n_predict`` tokens one by one; the first comes from the prefill."""
     vocab = context.model.vocab
+    stages = Stages(context)
     token, prefill_ms = _begin(context, prompt, record)
+    stages.prefilled()
     tokens = [token]
     forward = context.forward_ms
     start = time.perf_counter()
@@ -60,6 +110,7 @@ def plain(context: Context, prompt: list[int], n_predict: int, record: Recorder 
         "decode_ms": (time.perf_counter() - start) * 1000.0,
         "forward_ms": context.forward_ms - forward,
         "stop": stop or "limit",
+        "stages": stages.close(),
     }
 
 
@@ -73,7 +124,9 @@ def speculate(
     """
     vocab = context.model.vocab
     faults = context.faults
+    stages = Stages(context, source.context)
     token, prefill_ms = _begin(context, prompt, record)
+    stages.prefilled()
     text = [*prompt, token]
     limit = len(prompt) + n_predict
     drafted: list[int] = []
@@ -82,10 +135,11 @@ def speculate(
     verify_ms: list[float] = []
     cut = False
     stop = "eog" if lib.llama_vocab_is_eog(vocab, token) else ""
-    forward = context.forward_ms + source.forward_ms
+    forward = _forward_ms(context, source)
     start = time.perf_counter()
     if not stop:
         source.begin(prompt)
+        stages.draft_prefilled()
     draft_prefill_ms = (time.perf_counter() - start) * 1000.0
     while not stop and len(text) < limit:
         room = min(limit - len(text), context.n_ctx - context.past)
@@ -123,7 +177,9 @@ def speculate(
         context.rollback(base + 1 + right)
         source.settle(len(text) - 1)
         if faults.sleep_round_ms:
+            mark = time.perf_counter()
             time.sleep(faults.sleep_round_ms / 1000.0)
+            stages.wait_ms += (time.perf_counter() - mark) * 1000.0
     return {
         "prompt_tokens": len(prompt),
         "tokens": text[len(prompt) :],
@@ -135,9 +191,14 @@ def speculate(
         "prefill_ms": prefill_ms,
         "draft_prefill_ms": draft_prefill_ms,
         "decode_ms": (time.perf_counter() - start) * 1000.0,
-        "forward_ms": context.forward_ms + source.forward_ms - forward,
+        "forward_ms": _forward_ms(context, source) - forward,
         "stop": stop or "limit",
+        "stages": stages.close(),
     }
+
+
+def _forward_ms(context: Context, source: Any) -> float:
+    return context.forward_ms + (source.context.forward_ms if source.context else 0.0)
 
 
 def _second_best(context: Context, row: int) -> int:

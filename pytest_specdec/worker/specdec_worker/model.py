@@ -95,7 +95,8 @@ class Model:
 class Context:
     """One sequence's cache over a model, decoded with explicit positions.
 
-    ``past`` is the number of tokens the host believes are in the cache.
+    ``past`` is the number of tokens the host believes are in the cache. ``forward_ms``, ``sampling_ms`` and
+    ``rollback_ms`` add up what was spent so far in passes, in choosing tokens and in the cache.
     """
 
     def __init__(self, model: Model, spec: dict[str, Any], faults: Faults) -> None:
@@ -104,6 +105,8 @@ class Context:
         self.n_batch = int(spec["n_batch"])
         self.past = 0
         self.forward_ms = 0.0
+        self.sampling_ms = 0.0
+        self.rollback_ms = 0.0
         params = lib.llama_context_default_params()
         binding.set_fields(
             params,
@@ -223,7 +226,10 @@ class Context:
 
     def best(self, row: int) -> int:
         """The most likely token of a row."""
-        return int(self.logits(row).argmax())
+        start = time.perf_counter()
+        token = int(self.logits(row).argmax())
+        self.sampling_ms += (time.perf_counter() - start) * 1000.0
+        return token
 
     def rollback(self, past: int) -> None:
         """Forget every token from position ``past`` on.
@@ -233,7 +239,10 @@ class Context:
         """
         if past == self.past:
             return
-        if not lib.llama_memory_seq_rm(self.memory, SEQUENCE, past, -1):
+        start = time.perf_counter()
+        removed = lib.llama_memory_seq_rm(self.memory, SEQUENCE, past, -1)
+        self.rollback_ms += (time.perf_counter() - start) * 1000.0
+        if not removed:
             raise Refused(
                 "rollback",
                 f"llama_memory_seq_rm refused to remove positions {past}..{self.past - 1}: this architecture "

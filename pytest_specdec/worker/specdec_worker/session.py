@@ -148,13 +148,14 @@ class Session:
         return {"size": Path(target).stat().st_size}
 
     def memory(self) -> dict[str, Any]:
-        """Peak resident memory of this process in bytes, where the platform tells."""
+        """Peak resident memory of this process, where the platform tells, and the devices'; bytes."""
+        devices = binding.devices()
         try:
             import resource
         except ImportError:
-            return {"peak": None}
+            return {"peak": None, "devices": devices}
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return {"peak": peak if sys.platform == "darwin" else peak * 1024}
+        return {"peak": peak if sys.platform == "darwin" else peak * 1024, "devices": devices}
 
     def _context(self, handle: int) -> Context:
         if handle not in self._contexts:

@@ -1,0 +1,116 @@
+"""Where time and memory go: the timeline of requests, peak memory, and what a ledger is fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+from typing import TYPE_CHECKING
+from typing import Any
+
+from pytest_specdec.bench.errors import BenchError
+from pytest_specdec.bench.errors import NotMeasured
+from pytest_specdec.bench.procedures import WARM_TOKENS
+from pytest_specdec.bench.procedures import Pair
+from pytest_specdec.measurements import LedgerRun
+from pytest_specdec.measurements import MemoryUse
+from pytest_specdec.measurements import SpeculativeRun
+from pytest_specdec.measurements import Stages
+from pytest_specdec.measurements import Timeline
+
+
+if TYPE_CHECKING:
+    from pytest_specdec.bench.session import Bench
+
+
+# Draft lengths that fit overhead and draft cost, and those that test them.
+FIT_ON = (1, 2, 3)
+HELD_OUT = (5, 7)
+
+
+def timeline(bench: Bench) -> Timeline:
+    """Every prompt plain and speculating in turn, the order alternating."""
+    pair = Pair(bench)
+    settings = bench.settings
+    for run in (pair.plain, lambda tokens, n: pair.speculative(tokens, n, settings.k)):
+        run(pair.prompts[0][1], min(WARM_TOKENS, settings.n_predict))
+    requests: list[Stages] = []
+    for index, (name, tokens) in enumerate(pair.prompts):
+        bench.session.progress(f"timeline {pair.model.name}: prompt {index + 1}/{len(pair.prompts)}")
+        for speculating in (False, True) if index % 2 == 0 else (True, False):
+            answer: dict[str, Any]
+            if speculating:
+                answer = pair.speculative(tokens, settings.n_predict, settings.k)
+            else:
+                answer = pair.plain(tokens, settings.n_predict)
+            own = {"prompt": name, "speculating": speculating, "tokens": len(answer["tokens"])}
+            requests.append(Stages.from_json({**own, **answer["stages"]}))
+    return Timeline(settings.k, bench.method, tuple(requests))
+
+
+def memory(bench: Bench) -> MemoryUse:
+    """Speculate over every prompt, then ask for the peak.
+
+    Raises:
+        NotMeasured: the platform does not tell.
+    """
+    bench.speculate()
+    pair = Pair(bench)
+    answer = pair.engine.request("memory")
+    used = set(pair.target.facts["model"]["devices"])
+    gpus = [d for d in answer["devices"] if d["type"] == "gpu" and d["name"] in used and d["memory_total"]]
+    if gpus:
+        tightest = min(gpus, key=lambda d: d["memory_free"] / d["memory_total"])
+        total = tightest["memory_total"]
+        return MemoryUse(total - tightest["memory_free"], total, tightest["description"])
+    total = max((d["memory_total"] for d in answer["devices"] if d["type"] == "cpu"), default=0)
+    if not answer["peak"] or not total:
+        raise NotMeasured("this platform does not tell a process's peak memory")
+    return MemoryUse(answer["peak"], total, "memory of the machine")
+
+
+def ledger(bench: Bench, fit_on: Sequence[int], held_out: Sequence[int]) -> LedgerRun:
+    """Runs at every draft length, and T(N) at their mean depth for every N they verified."""
+    ks = [*fit_on, *held_out]
+    runs = {k: bench.speculate(k) for k in ks}
+    depth = _mean_depth(list(runs.values()))
+    widths = {n + 1 for run in runs.values() for s in run.speculations for n in s.drafted}
+    sizes = tuple(sorted({1} | widths))
+    if depth + max(sizes) > bench.settings.n_ctx:
+        raise BenchError(f"a mean depth of {depth} and N = {max(sizes)} exceed n_ctx: raise n_ctx")
+    curve = bench.with_settings(depth=depth, sizes=",".join(map(str, sizes))).verify_curve().medians_ms()
+    rows = [_row(runs[k], curve) for k in ks]
+    return LedgerRun(
+        method=bench.method,
+        depth=depth,
+        plain_ms=curve[1],
+        ks=tuple(ks),
+        fitted=len(fit_on),
+        verify_ms=tuple(row[0] for row in rows),
+        drafted=tuple(row[1] for row in rows),
+        tokens_per_round=tuple(row[2] for row in rows),
+        tokens_per_s=tuple(row[3] for row in rows),
+    )
+
+
+def _row(run: SpeculativeRun, curve: dict[int, float]) -> tuple[float, float, float, float]:
+    drafted = [n for s in run.speculations for n in s.drafted]
+    tokens = sum(len(s.tokens) - 1 for s in run.speculations)
+    ms = sum(s.decode_ms - s.draft_prefill_ms for s in run.speculations)
+    if not drafted or ms <= 0:
+        raise BenchError(
+            "the prompts end before a round of speculation: choose longer ones (--specdec-prompts)"
+        )
+    verify = mean(curve[n + 1] for n in drafted)
+    return verify, mean(drafted), tokens / len(drafted), tokens / ms * 1000.0
+
+
+def _mean_depth(runs: Sequence[SpeculativeRun]) -> int:
+    """The context's mean length over all rounds, in tokens."""
+    lengths = []
+    for run in runs:
+        for s in run.speculations:
+            at = s.prompt_tokens
+            for accepted in s.accepted:
+                lengths.append(at)
+                at += accepted + 1
+    return round(mean(lengths)) if lengths else 0
