@@ -84,7 +84,7 @@ class BoundBench:
         """Account for the wall time of each prompt's request, speculation off and on."""
         return self._measure("timeline", lambda bench: bench.timeline(k))
 
-    def ledger(self, fit_on: Sequence[int] = (1, 2, 3), held_out: Sequence[int] = (5, 7)) -> Ledger:
+    def ledger(self, fit_on: Sequence[int] = (1, 3, 7), held_out: Sequence[int] = (2, 5)) -> Ledger:
         """Fit overhead and draft cost on some draft lengths and predict others, `held_out`."""
         from pytest_specdec.checks.accounts import ledger_of
 

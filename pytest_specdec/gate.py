@@ -105,6 +105,8 @@ def header(run: Run) -> str:
     from pytest_specdec.reports.terminal import header_line
     from pytest_specdec.reports.text import plural
 
+    if run.replay is not None:
+        return f"specdec: {run.replay.told}: machine {run.replay.name}, {', '.join(run.replay.pairs)}"
     try:
         hello = run.session.hello()
         name, pairs = run.machine_name, run.store.pairs(run.machine_name)
@@ -162,7 +164,7 @@ def _decide(run: Run, item: pytest.Item, limits: Sequence[Limit], settings: Sett
     with run.measuring():
         for task in planned:
             verdicts.append(_over_budget(task, settings) if verdicts and spent() else _one(run, task, probe))
-    return verdicts
+    return [run.told(verdict, bench.pair) for verdict in verdicts]
 
 
 def _one(run: Run, task: Task, probe: Probe) -> Verdict:
@@ -184,10 +186,12 @@ def _absent(run: Run, error: Exception, *, limit: str, metric: str) -> Verdict:
     """Return the verdict on a limit for which something is missing, or measuring is refused."""
     missing = True
     if isinstance(error, ImportError):
-        name = error.name or str(error)
-        if name.startswith(__package__):
+        if error.name is None:
+            because = f"something can't be imported ({error}): {INSTALL}"
+        elif error.name.startswith(__package__):
             raise error
-        because = f"the package {name} is not installed: {INSTALL}"
+        else:
+            because = f"the package {error.name} is not installed: {INSTALL}"
     elif isinstance(error, NotMeasured):
         because, missing = error.reason, error.missing
     else:

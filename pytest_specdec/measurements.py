@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field
 from dataclasses import fields
 from dataclasses import is_dataclass
 from statistics import median
+from types import NoneType
+from types import UnionType
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import ClassVar
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
+# A field that has no place in the JSON of most measurements: left out where it is None.
+RARE: Mapping[str, bool] = {"rare": True}
+
 
 class Record:
     """JSON both ways for the frozen dataclasses below; a kind of measurement names itself in its JSON."""
@@ -31,8 +37,12 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """Builtin types only."""
         kind = getattr(type(self), "kind", None)
-        own = {field.name: _encode(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
-        return own if kind is None else {"kind": kind, **own}
+        values = {
+            own.name: _encode(value)
+            for own in fields(self)  # type: ignore[arg-type]
+            if (value := getattr(self, own.name)) is not None or not own.metadata.get("rare")
+        }
+        return values if kind is None else {"kind": kind, **values}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -43,9 +53,9 @@ class Record:
         """
         hints = get_type_hints(cls)
         values = {}
-        for field in fields(cls):  # type: ignore[arg-type]
-            if field.name in data:
-                values[field.name] = _decode(data[field.name], hints[field.name])
+        for own in fields(cls):  # type: ignore[arg-type]
+            if own.name in data:
+                values[own.name] = _decode(data[own.name], hints[own.name])
         try:
             return cls(**values)
         except TypeError as error:
@@ -56,6 +66,11 @@ class Measurement(Protocol):
     """What bench makes, checks judge, the store keeps and reports show."""
 
     kind: ClassVar[str]
+
+    @property
+    def source(self) -> str:
+        """Where the numbers are from: "measured", "published"."""
+        ...
 
     def to_json(self) -> dict[str, Any]:
         """Builtin types only."""
@@ -187,8 +202,31 @@ class DecodeRun(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedAcceptance(Record):
+    """What a source reports of a run whose rounds it doesn't list.
+
+    ``rate`` is accepted ÷ drafted tokens. ``rounds`` and ``tokens``, where the source gives them, count
+    target passes and all tokens, the one that comes from the prefill included.
+    """
+
+    rate: float
+    rounds: int | None = None
+    tokens: int | None = None
+
+    @property
+    def tokens_per_round(self) -> float | None:
+        """Tokens that a round produced, bonus included; None where the rounds are not known."""
+        if not self.rounds or self.tokens is None:
+            return None
+        return (self.tokens - 1) / self.rounds
+
+
+@dataclass(frozen=True, slots=True)
 class SpeculativeRun(Record):
-    """Speculative decoding of every prompt, once each, with draft length ``k``."""
+    """Speculative decoding of every prompt, once each, with draft length ``k``.
+
+    A published run has totals in ``published`` and no speculations.
+    """
 
     kind: ClassVar[str] = "speculative"
 
@@ -196,6 +234,7 @@ class SpeculativeRun(Record):
     method: str
     speculations: tuple[Speculation, ...]
     source: str = "measured"
+    published: PublishedAcceptance | None = field(default=None, metadata=RARE)
 
     @property
     def drafted(self) -> int:
@@ -211,6 +250,23 @@ class SpeculativeRun(Record):
     def rounds(self) -> int:
         """Target passes over all prompts."""
         return sum(len(s.drafted) for s in self.speculations)
+
+    @property
+    def tokens_per_round(self) -> float | None:
+        """Tokens that a round produced, bonus included; None without rounds."""
+        if self.published is not None:
+            return self.published.tokens_per_round
+        return self._tokens / self.rounds if self.rounds else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Pooled decode rate; None where nothing was timed."""
+        ms = sum(s.decode_ms for s in self.speculations)
+        return self._tokens / ms * 1000.0 if ms > 0 else None
+
+    @property
+    def _tokens(self) -> int:
+        return sum(max(len(s.tokens) - 1, 0) for s in self.speculations)
 
     def to_frame(self) -> DataFrame:
         """One row per round."""
@@ -244,8 +300,19 @@ class SpeedPair(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedSpeed(Record):
+    """Decode rates that a source reports, tokens per second, without the runs behind them."""
+
+    plain_tokens_per_s: float
+    speculative_tokens_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class SpeedRun(Record):
-    """Interleaved pairs of plain and speculative decoding, in ABBA order per prompt."""
+    """Interleaved pairs of plain and speculative decoding, in ABBA order per prompt.
+
+    A published run has its rates in ``published`` and no pairs.
+    """
 
     kind: ClassVar[str] = "speed"
 
@@ -253,6 +320,7 @@ class SpeedRun(Record):
     method: str
     pairs: tuple[SpeedPair, ...]
     source: str = "measured"
+    published: PublishedSpeed | None = field(default=None, metadata=RARE)
 
     def log_ratios(self) -> NDArray[float64]:
         """Natural log of speculative ÷ plain decode rate, shape (pairs,)."""
@@ -262,10 +330,14 @@ class SpeedRun(Record):
 
     def plain_tokens_per_s(self) -> float:
         """Pooled plain decode rate."""
+        if self.published is not None:
+            return self.published.plain_tokens_per_s
         return sum(p.plain_tokens - 1 for p in self.pairs) / sum(p.plain_ms for p in self.pairs) * 1000.0
 
     def speculative_tokens_per_s(self) -> float:
         """Pooled speculative decode rate."""
+        if self.published is not None:
+            return self.published.speculative_tokens_per_s
         tokens = sum(p.speculative_tokens - 1 for p in self.pairs)
         return tokens / sum(p.speculative_ms for p in self.pairs) * 1000.0
 
@@ -528,6 +600,10 @@ def _encode(value: Any) -> Any:
 
 
 def _decode(value: Any, hint: Any) -> Any:
+    if value is None:
+        return None
+    if get_origin(hint) is UnionType:
+        hint = next(arg for arg in get_args(hint) if arg is not NoneType)
     if get_origin(hint) is tuple:
         item = get_args(hint)[0]
         return tuple(_decode(entry, item) for entry in value)

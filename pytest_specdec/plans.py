@@ -104,7 +104,9 @@ def tasks(limit: Limit) -> list[Task]:
 
 
 def _cliff_at(arguments: Mapping[str, Any], limit: str, probe: Probe) -> Verdict:
-    return curve.cliff_at(probe.curve(), **arguments, limit=limit, **probe.error_rate)
+    stored = probe.stored(VerifyCurve.kind, None)
+    before = stored if isinstance(stored, VerifyCurve) else None
+    return curve.cliff_at(probe.curve(), **arguments, limit=limit, baseline=before, **probe.error_rate)
 
 
 def _no_cliff(arguments: Mapping[str, Any], limit: str, probe: Probe) -> Verdict:

@@ -119,6 +119,10 @@ class Ending:
         """Take in a test's verdicts, from a worker of pytest-xdist too."""
         self.run.log(report)
 
+    def pytest_runtest_logfinish(self) -> None:
+        """Note that no test is running."""
+        self.run.item = None
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Take in what a worker of pytest-xdist measured."""

@@ -116,8 +116,10 @@ def finish(run: Run) -> None:
     hauls = [own] if own is not None else []
     hauls += [Haul.from_json(json.loads(text)) for text in run.shipped]
     run.notes += [line for one in hauls for line in _answers(one)]
+    if run.replay is not None:
+        run.notes.append(f"{run.replay.told}: {run.replay.name}")
     # What one step can't write is no reason for the next not to.
-    for one in hauls:
+    for one in hauls if run.replay is None else ():
         with _faults_of(run):
             if run.settings.update == "none":
                 _leave_candidates(run, one)
@@ -155,8 +157,10 @@ def _record(run: Run, one: Haul) -> None:
         build = build_identity(one.hello)
         report = run.store.save(one.machine_name, one.machine, pair, models, build, entries, update)
         run.notes.append(_told(run, report))
-    if left := len(one.kept) - len(sound):
-        run.notes.append(f"{plural(left, 'measurement')} of tests that did not pass not recorded")
+    if left := [kept for kept in one.kept if kept not in sound]:
+        tests = sorted({nodeid for kept in left for nodeid in kept.used_by if not _passed(run, nodeid)})
+        named = ", ".join(tests[:3]) + (", ..." if len(tests) > 3 else "")
+        run.notes.append(f"{plural(len(left), 'measurement')} not recorded, for these did not pass: {named}")
 
 
 def _leave_candidates(run: Run, one: Haul) -> None:
@@ -223,7 +227,9 @@ def _write_json(run: Run, hauls: Iterable[Haul]) -> None:
             }
             for result in run.results.values()
         ],
-        "measured": [one.to_json() for one in hauls],
+        "measured": [],
+        "replayed": [],
+        "measured" if run.replay is None else "replayed": [one.to_json() for one in hauls],
     }
     run.settings.json.parent.mkdir(parents=True, exist_ok=True)
     run.settings.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

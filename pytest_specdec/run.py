@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextlib import nullcontext
 from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
@@ -23,6 +24,7 @@ from pytest_specdec.verdict import Verdict
 if TYPE_CHECKING:
     from pytest_specdec.bench.session import Bench
     from pytest_specdec.bench.session import BenchSession
+    from pytest_specdec.engine.replay import Replay
     from pytest_specdec.reports.terminal import Progress
     from pytest_specdec.store import Baseline
     from pytest_specdec.store import Machine
@@ -93,6 +95,11 @@ class Run:
         self._progress: Progress | None = None
         self._machine: Machine | None = None
         self._baselines: dict[str, Baseline | None] = {}
+        # Baselines that answer in llama.cpp's place, by pair; None where something is measured.
+        self.replay: Replay | None = None
+        self._replayed: dict[str, Baseline] = {}
+        if settings.replay is not None:
+            self._load_replay(settings.replay)
 
     @property
     def in_worker(self) -> bool:
@@ -107,7 +114,8 @@ class Run:
     @property
     def refusal(self) -> str:
         """Why nothing may be measured in this process; empty where it may."""
-        return REFUSED if self.in_worker and self.settings.xdist == "refuse" else ""
+        measures = self.in_worker and self.replay is None
+        return REFUSED if measures and self.settings.xdist == "refuse" else ""
 
     @property
     def measured(self) -> bool:
@@ -118,7 +126,8 @@ class Run:
     def session(self) -> BenchSession:
         """The bench session of this process, made at first use."""
         if self._session is None:
-            self._session = self._make_session()(self.settings, progress=self._say)
+            replay = {} if self.replay is None else {"replay": self.replay}
+            self._session = self._make_session()(self.settings, progress=self._say, **replay)
         return self._session
 
     def bench(self, settings: Settings) -> Bench:
@@ -144,17 +153,29 @@ class Run:
     @property
     def machine_name(self) -> str:
         """The name of this machine's baselines."""
-        return self.settings.machine or self.machine.slug
+        return self.settings.machine or (self.machine.slug if self.replay is None else self.replay.name)
 
     def baseline(self, pair: str) -> Baseline | None:
         """Return this machine's baseline of a pair, None where there is none.
+
+        A replay without another baseline is held against what it replays.
 
         Raises:
             BaselineError: it can't be read.
         """
         if pair not in self._baselines:
-            self._baselines[pair] = self.store.load(self.machine_name, pair, self.machine)
+            found = self.store.load(self.machine_name, pair, self.machine)
+            self._baselines[pair] = self._replayed.get(pair) if found is None else found
         return self._baselines[pair]
+
+    def told(self, verdict: Verdict, pair: str) -> Verdict:
+        """Return a verdict that doesn't claim to have measured what was replayed."""
+        if self.replay is None or not verdict.measured:
+            return verdict
+        compared = verdict.limit.startswith("within_baseline(") and pair in self._replayed
+        itself = compared and self._baselines.get(pair) is self._replayed[pair]
+        told = f"{self.replay.told}, and held against itself" if itself else self.replay.told
+        return replace(verdict, because=f"{verdict.because} [{told}]")
 
     def no_baseline(self, pair: str) -> str:
         """Say that there is no baseline of a pair, and which there are; empty where there is one."""
@@ -164,7 +185,7 @@ class Run:
     def measuring(self) -> Iterator[None]:
         """Measure inside: alone on this machine where the user asks for that; no progress line stays."""
         try:
-            if self.settings.xdist == "exclusive":
+            if self.settings.xdist == "exclusive" and self.replay is None:
                 from pytest_specdec.lock import default_path
                 from pytest_specdec.lock import exclusive
 
@@ -222,6 +243,21 @@ class Run:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+    def _load_replay(self, name: str) -> None:
+        from pytest_specdec.bench.replayed import filled
+        from pytest_specdec.engine.replay import Replay
+        from pytest_specdec.store import BaselineError
+        from pytest_specdec.store.published import machine_baselines
+
+        try:
+            machine, baselines = machine_baselines(name)
+        except BaselineError as error:
+            raise pytest.UsageError(f"--specdec-replay: {error}") from None
+        self._replayed = {baseline.pair: baseline for baseline in baselines}
+        self._machine = baselines[0].machine
+        self.replay = Replay(machine, {pair: b.entries.values() for pair, b in self._replayed.items()})
+        self.settings = filled(self.settings, self.replay)
 
     def _make_session(self) -> Callable[..., BenchSession]:
         given = self.config.stash.get(BENCH, None)

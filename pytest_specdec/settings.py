@@ -122,6 +122,14 @@ class Settings:
             Text(optional=True), "name of this machine's baselines (default: made from its hardware)"
         ),
     )
+    replay: str | None = field(
+        default=None,
+        metadata=_session(
+            File(optional=True),
+            "answer from this machine's baselines and measure nothing: a published machine's name, or the "
+            "folder of one",
+        ),
+    )
     missing: str = field(
         default="fail",
         metadata=_session(
@@ -267,7 +275,8 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
     variable counts as unset.
 
     Raises:
-        pytest.UsageError: a value doesn't fit; the message names its option, variable or ini key.
+        pytest.UsageError: a value doesn't fit, or two exclude each other; the message names the option,
+            variable or ini key.
     """
     values = os.environ if environ is None else environ
     here = config.invocation_params.dir
@@ -284,7 +293,13 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         else:
             value, base = option.default, config.rootpath
         settled[option.name] = kind.locate(value, base)
-    return Settings(**settled)
+    settings = Settings(**settled)
+    if settings.replay is not None and settings.update != "none":
+        raise pytest.UsageError(
+            f"{OPTIONS['update'].flag}={settings.update} and {OPTIONS['replay'].flag} exclude each other: a "
+            "replay measures nothing, so there is nothing to record"
+        )
+    return settings
 
 
 def _argument(option: Option) -> Callable[[str], Any]:

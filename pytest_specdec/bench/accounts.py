@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import mean
+from statistics import median
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from pytest_specdec.bench.session import Bench
 
 
-# Draft lengths that fit overhead and draft cost, and those that test them.
-FIT_ON = (1, 2, 3)
-HELD_OUT = (5, 7)
+# Draft lengths that fit overhead and draft cost, and those between them that test them.
+FIT_ON = (1, 3, 7)
+HELD_OUT = (2, 5)
+# Every draft length is run this often, all of them in turn, so that drift meets them alike.
+TURNS = 4
 
 
 def timeline(bench: Bench) -> Timeline:
@@ -69,39 +72,45 @@ def memory(bench: Bench) -> MemoryUse:
 
 
 def ledger(bench: Bench, fit_on: Sequence[int], held_out: Sequence[int]) -> LedgerRun:
-    """Runs at every draft length, and T(N) at their mean depth for every N they verified."""
+    """Runs at every draft length in turn, and T(N) at their mean depth for every N they verified."""
     ks = [*fit_on, *held_out]
-    runs = {k: bench.speculate(k) for k in ks}
-    depth = _mean_depth(list(runs.values()))
-    widths = {n + 1 for run in runs.values() for s in run.speculations for n in s.drafted}
+    counted = {k: bench.speculate(k) for k in ks}
+    depth = _mean_depth(list(counted.values()))
+    widths = {n + 1 for run in counted.values() for s in run.speculations for n in s.drafted}
     sizes = tuple(sorted({1} | widths))
     if depth + max(sizes) > bench.settings.n_ctx:
         raise BenchError(f"a mean depth of {depth} and N = {max(sizes)} exceed n_ctx: raise n_ctx")
     curve = bench.with_settings(depth=depth, sizes=",".join(map(str, sizes))).verify_curve().medians_ms()
-    rows = [_row(runs[k], curve) for k in ks]
+    rates: dict[int, list[float]] = {k: [] for k in ks}
+    pair = Pair(bench)
+    for turn in range(TURNS):
+        for k in ks if turn % 2 == 0 else reversed(ks):
+            bench.session.progress(f"ledger {pair.model.name} k={k}: turn {turn + 1}/{TURNS}")
+            rates[k].append(_rate(pair, bench.settings.n_predict, k))
+    drafted = {k: [n for s in counted[k].speculations for n in s.drafted] for k in ks}
+    if not all(drafted[k] and min(rates[k]) > 0 for k in ks):
+        raise BenchError(
+            "the prompts end before a round of speculation: choose longer ones (--specdec-prompts)"
+        )
+    tokens = {k: sum(len(s.tokens) - 1 for s in counted[k].speculations) for k in ks}
     return LedgerRun(
         method=bench.method,
         depth=depth,
         plain_ms=curve[1],
         ks=tuple(ks),
         fitted=len(fit_on),
-        verify_ms=tuple(row[0] for row in rows),
-        drafted=tuple(row[1] for row in rows),
-        tokens_per_round=tuple(row[2] for row in rows),
-        tokens_per_s=tuple(row[3] for row in rows),
+        verify_ms=tuple(mean(curve[n + 1] for n in drafted[k]) for k in ks),
+        drafted=tuple(mean(drafted[k]) for k in ks),
+        tokens_per_round=tuple(tokens[k] / len(drafted[k]) for k in ks),
+        tokens_per_s=tuple(median(rates[k]) for k in ks),
     )
 
 
-def _row(run: SpeculativeRun, curve: dict[int, float]) -> tuple[float, float, float, float]:
-    drafted = [n for s in run.speculations for n in s.drafted]
-    tokens = sum(len(s.tokens) - 1 for s in run.speculations)
-    ms = sum(s.decode_ms - s.draft_prefill_ms for s in run.speculations)
-    if not drafted or ms <= 0:
-        raise BenchError(
-            "the prompts end before a round of speculation: choose longer ones (--specdec-prompts)"
-        )
-    verify = mean(curve[n + 1] for n in drafted)
-    return verify, mean(drafted), tokens / len(drafted), tokens / ms * 1000.0
+def _rate(pair: Pair, n_predict: int, k: int) -> float:
+    """Tokens per second over all prompts, the draft's prefill left out; 0 when nothing was decoded."""
+    runs = [pair.speculative(tokens, n_predict, k) for _, tokens in pair.prompts]
+    ms = sum(run["decode_ms"] - run["draft_prefill_ms"] for run in runs)
+    return float(sum(len(run["tokens"]) - 1 for run in runs) / ms * 1000.0) if ms > 0 else 0.0
 
 
 def _mean_depth(runs: Sequence[SpeculativeRun]) -> int:

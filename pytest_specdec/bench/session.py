@@ -14,10 +14,13 @@ from typing import TypeVar
 from pytest_specdec.bench import accounts
 from pytest_specdec.bench import keys
 from pytest_specdec.bench import procedures
+from pytest_specdec.bench import replayed
+from pytest_specdec.bench.errors import NotMeasured
 from pytest_specdec.bench.prompts import PromptSet
 from pytest_specdec.bench.prompts import load_prompts
 from pytest_specdec.bench.rig import Rig
 from pytest_specdec.bench.rig import short_name
+from pytest_specdec.engine.replay import Replay
 from pytest_specdec.measurements import DecodeRun
 from pytest_specdec.measurements import DraftCost
 from pytest_specdec.measurements import Exactness
@@ -51,11 +54,19 @@ class Recorded:
 class BenchSession:
     """One worker and the cache of everything measured with it.
 
-    ``progress`` is called with a short line whenever something starts.
+    ``progress`` is called with a short line whenever something starts. With ``replay`` everything is answered
+    from there: nothing is measured, and no worker starts.
     """
 
-    def __init__(self, settings: Settings, *, progress: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        progress: Callable[[str], None] | None = None,
+        replay: Replay | None = None,
+    ) -> None:
         self.settings = settings
+        self.replay = replay
         self.progress = progress or _silent
         self._rig: Rig | None = None
         self.cache: dict[tuple[str, str], Recorded] = {}
@@ -75,11 +86,11 @@ class BenchSession:
 
     def bench(self, settings: Settings) -> Bench:
         """The bench bound to one test's settings."""
-        return Bench(self, settings)
+        return Bench(self, settings if self.replay is None else replayed.filled(settings, self.replay))
 
     def hello(self) -> dict[str, Any]:
         """Versions, build identity, system info and devices of the build under test."""
-        return self.rig.hello()
+        return self.rig.hello() if self.replay is None else self.replay.hello()
 
     def close(self) -> None:
         """End the worker."""
@@ -121,10 +132,16 @@ class Bench:
 
     def key(self, kind: str, k: int | None = None) -> str:
         """The key under which a measurement of these settings is kept."""
-        return keys.key(kind, self._canonical(kind, self._at(k)))
+        values = self._canonical(kind, self._at(k))
+        replay = self.session.replay
+        return (
+            keys.key(kind, values) if replay is None else replayed.answer(replay, self.pair, kind, values).key
+        )
 
     def facts(self) -> dict[str, ModelFacts | None]:
         """What the model files say of themselves."""
+        if self.session.replay is not None:
+            raise NotMeasured(f"the replay of {self.session.replay.name} has no model files to read")
         return self.session.rig.facts(self.settings, draft=bool(self.settings.draft))
 
     def verify_curve(self, *, rows: str = "all") -> VerifyCurve:
@@ -165,7 +182,8 @@ class Bench:
         bench = self._with_k(k)
         values = self._canonical("speed", bench.settings)
         run = self._once("speed", values, SpeedRun, lambda: procedures.speed(bench, None))
-        while (until is None or not until(run)) and procedures.more_looks(bench, run):
+        again = self.session.replay is None
+        while again and (until is None or not until(run)) and procedures.more_looks(bench, run):
             more = partial(procedures.speed, bench, run)
             run = self._once("speed", values, SpeedRun, more, again=True)
         return run
@@ -223,6 +241,8 @@ class Bench:
     def _once(
         self, kind: str, values: dict[str, Any], cls: type[M], make: Callable[[], M], *, again: bool = False
     ) -> M:
+        if self.session.replay is not None:
+            return self._replayed(self.session.replay, kind, values, cls)
         name = keys.key(kind, values)
         place = (self._place(), name)
         if place in self.session.failures:
@@ -241,6 +261,17 @@ class Bench:
             self.session.cache[place] = known
         assert isinstance(known.measurement, cls)
         return known.measurement
+
+    def _replayed(self, replay: Replay, kind: str, values: dict[str, Any], cls: type[M]) -> M:
+        entry = replayed.answer(replay, self.pair, kind, values)
+        place = (self._place(), entry.key)
+        if place not in self.session.cache:
+            models: dict[str, ModelFacts | None] = {"target": None, "draft": None}
+            self.session.cache[place] = Recorded(
+                entry.key, kind, dict(entry.settings), entry.measurement, self.pair, models
+            )
+        assert isinstance(entry.measurement, cls)
+        return entry.measurement
 
     def _place(self) -> str:
         return f"{self.settings.target}--{self.settings.draft}"

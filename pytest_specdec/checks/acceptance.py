@@ -12,6 +12,7 @@ from pytest_specdec.verdict import Verdict
 
 
 if TYPE_CHECKING:
+    from pytest_specdec.measurements import PublishedAcceptance
     from pytest_specdec.measurements import Speculation
     from pytest_specdec.measurements import SpeculativeRun
 
@@ -29,17 +30,21 @@ def accept_rate(run: SpeculativeRun, *, low: float, high: float = 1.0, limit: st
     limit = limit or f"accept_rate({low:g}, {high:g})"
     metric = f"acceptance k={run.k}"
     seen = _seen(run)
-    if seen is None or not seen.drafted:
+    if run.published is not None:
+        rate = run.published.rate
+        counts = f"(published without counts, k = {run.k}, {run.method})"
+    elif seen is None or not seen.drafted:
         return _nothing_drafted(run, metric, limit)
-    rate = seen.accepted / seen.drafted
-    counts = (
-        f"({seen.accepted} of {text.plural(seen.drafted, 'drafted token')}, {_prompts(run)}, "
-        f"k = {run.k}, {run.method})"
-    )
+    else:
+        rate = seen.accepted / seen.drafted
+        counts = (
+            f"({seen.accepted} of {text.plural(seen.drafted, 'drafted token')}, {_prompts(run)}, "
+            f"k = {run.k}, {run.method})"
+        )
     if rate < low:
         outcome = Outcome.FAIL
         because = f"acceptance rate {text.against(rate, low)} {counts} is below {low:g}"
-        hint = _hopeless(seen)
+        hint = "" if seen is None else _hopeless(seen)
         if hint:
             because = f"{because}; {hint}"
     elif rate > high:
@@ -51,7 +56,8 @@ def accept_rate(run: SpeculativeRun, *, low: float, high: float = 1.0, limit: st
     else:
         outcome = Outcome.PASS
         because = f"acceptance rate {text.number(rate)} {counts} is within {low:g}-{high:g}"
-    return Verdict(outcome, metric, rate, None, None, limit, because, _section(run, seen))
+    section = "" if seen is None else _section(run, seen)
+    return Verdict(outcome, metric, rate, None, None, limit, because, section)
 
 
 def accept_length(run: SpeculativeRun, *, low: float, limit: str = "") -> Verdict:
@@ -59,13 +65,21 @@ def accept_length(run: SpeculativeRun, *, low: float, limit: str = "") -> Verdic
     limit = limit or f"accept_length({low:g})"
     metric = f"tokens/round k={run.k}"
     seen = _seen(run)
-    if seen is None or not seen.drafted:
+    if run.published is not None:
+        known = run.published.tokens_per_round
+        if known is None:
+            because = f"published without its rounds (k = {run.k}, {run.method}): accept_rate can be held"
+            return Verdict(Outcome.NOT_MEASURED, metric, None, None, None, limit, because)
+        length = known
+        counts = f"({_produced(run.published)}, published, k = {run.k}, {run.method})"
+    elif seen is None or not seen.drafted:
         return _nothing_drafted(run, metric, limit)
-    length = seen.tokens / seen.rounds
-    counts = (
-        f"({text.plural(seen.tokens, 'token')} in {text.plural(seen.rounds, 'round')}, {_prompts(run)}, "
-        f"k = {run.k}, {run.method})"
-    )
+    else:
+        length = seen.tokens / seen.rounds
+        counts = (
+            f"({text.plural(seen.tokens, 'token')} in {text.plural(seen.rounds, 'round')}, {_prompts(run)}, "
+            f"k = {run.k}, {run.method})"
+        )
     if length < low:
         because = f"acceptance length {text.against(length, low)} {counts} is below {low:g}"
         if low > run.k + 1:
@@ -74,7 +88,8 @@ def accept_length(run: SpeculativeRun, *, low: float, limit: str = "") -> Verdic
     else:
         outcome = Outcome.PASS
         because = f"acceptance length {text.number(length)} {counts} reaches {low:g}"
-    return Verdict(outcome, metric, length, None, None, limit, because, _section(run, seen))
+    section = "" if seen is None else _section(run, seen)
+    return Verdict(outcome, metric, length, None, None, limit, because, section)
 
 
 def accept_at(run: SpeculativeRun, *, position: int, low: float, limit: str = "") -> Verdict:
@@ -85,6 +100,9 @@ def accept_at(run: SpeculativeRun, *, position: int, low: float, limit: str = ""
     """
     limit = limit or f"accept_at({position}, {low:g})"
     metric = f"position {position} k={run.k}"
+    if run.published is not None:
+        because = f"published without its rounds (k = {run.k}, {run.method}): nothing is known of positions"
+        return Verdict(Outcome.NOT_MEASURED, metric, None, None, None, limit, because)
     seen = _seen(run)
     if seen is None or not seen.drafted:
         return _nothing_drafted(run, metric, limit)
@@ -112,6 +130,12 @@ def _seen(run: SpeculativeRun) -> Acceptance | None:
         prompt += [index] * len(one.drafted)
         cut += [one.cut and r == last for r in range(len(one.drafted))]
     return Acceptance.from_rounds(drafted, accepted, prompt, cut) if drafted else None
+
+
+def _produced(published: PublishedAcceptance) -> str:
+    """Say what the rounds produced; the token from the prefill is not theirs."""
+    tokens, rounds = (published.tokens or 1) - 1, published.rounds or 0
+    return f"{text.plural(tokens, 'token')} in {text.plural(rounds, 'round')}"
 
 
 def _nothing_drafted(run: SpeculativeRun, metric: str, limit: str) -> Verdict:

@@ -112,7 +112,8 @@ def memory_headroom(use: MemoryUse, *, share: float = 0.10, limit: str = "") -> 
         f"speculation peaks at {use.peak / gib:.2f} GiB of {use.total / gib:.2f} GiB ({use.where}): "
         f"{use.headroom:.1%} stay free"
     )
-    holds = use.headroom >= share
+    # Room for the rounding of the division.
+    holds = use.headroom >= share - 1e-9
     because = f"{told}, {'at least' if holds else 'less than'} {share:.0%}"
     outcome = Outcome.PASS if holds else Outcome.FAIL
     return Verdict(outcome, "memory headroom", use.headroom, None, None, limit, because)

@@ -173,6 +173,8 @@ def compare_acceptance(
     if (live.k, live.method) != (stored.k, stored.method):
         why = f"measured {live.method} at k = {live.k}, the baseline has {stored.method} at k = {stored.k}"
         return _not_measured(metric, limit, f"{why}; acceptance is comparable at one k only: {RECORD}")
+    if live.published is not None or stored.published is not None:
+        return _compare_published(live, stored, metric, limit)
     now, then = _counts(live), _counts(stored)
     if [one.prompt for one in now] != [one.prompt for one in then]:
         why = f"the baseline was measured on other prompts ({text.plural(len(then), 'prompt')}): {RECORD}"
@@ -221,6 +223,25 @@ def compare_acceptance(
     )
 
 
+def _compare_published(live: SpeculativeRun, stored: SpeculativeRun, metric: str, limit: str) -> Verdict:
+    """Compare totals, which is all that published runs have."""
+    if live.published is None or stored.published is None:
+        which = "measured run" if live.published is not None else "baseline"
+        why = f"published totals have no counts per prompt to hold against those of the {which}"
+        return _not_measured(metric, limit, f"{why}: {RECORD}")
+    now, then = live.published, stored.published
+    rates = f"acceptance rate {text.against(now.rate, then.rate)}, was {text.number(then.rate)} (published)"
+    outcome = Outcome.PASS
+    if now == then:
+        because = f"acceptance rate {text.number(now.rate)} (published, k = {live.k}) is the baseline's"
+    elif now.rate > then.rate:
+        because = f"better: {rates}; {ACCEPT}"
+    else:
+        outcome = Outcome.FAIL
+        because = f"published totals are not the baseline's: {rates}; {ACCEPT}"
+    return Verdict(outcome, metric, now.rate, None, None, limit, because, baseline=then.rate)
+
+
 def compare_speed(
     live: SpeedRun, stored: SpeedRun, tolerance: float | None, limit: str, alpha: float | None = None
 ) -> Verdict:
@@ -239,7 +260,8 @@ def compare_speed(
     told = f"speedup is {_speed_told(now)}, was {_speed_told(then)}: {text.number(change)} of the baseline's"
     if high < allowed:
         outcome = Outcome.FAIL
-        because = f"{told}, lower by more than {1 - allowed:.0%} beyond doubt; {_term_that_moved(now, then)}"
+        doubt = " beyond doubt" if now.pairs and then.pairs else ""
+        because = f"{told}, lower by more than {1 - allowed:.0%}{doubt}; {_term_that_moved(now, then)}"
     elif change < allowed:
         outcome = Outcome.INCONCLUSIVE
         because = f"{told}, lower by more than {1 - allowed:.0%}, but the bounds are not clear of it"
@@ -251,8 +273,8 @@ def compare_speed(
         outcome=outcome,
         metric=metric,
         value=now.value,
-        low=now.low if now.low > 0 else None,
-        high=now.high if np.isfinite(now.high) else None,
+        low=now.low if now.low > 0 and now.pairs else None,
+        high=now.high if np.isfinite(now.high) and now.pairs else None,
         limit=limit,
         because=because,
         section=f"{pairs_section(live)}\nbaseline:\n{pairs_section(stored)}",
@@ -359,6 +381,8 @@ def _prompts_told(pairs: Sequence[tuple[Counts, Counts]], total: int) -> str:
 
 
 def _speed_told(seen: Speedup) -> str:
+    if not seen.pairs:
+        return f"{text.number(seen.value)}x (published, no interval)"
     bounds = f"{text.interval(seen.low, seen.high)}, " if np.isfinite(seen.high) else ""
     return f"{text.number(seen.value)}x ({bounds}{text.plural(seen.pairs, 'pair')})"
 

@@ -22,6 +22,8 @@ DISTURBED = 1.5
 
 def under_conditions(verdict: Verdict, curve: VerifyCurve, alpha: float = ALPHA) -> Verdict:
     """Return the verdict on a curve, or the inconclusive one that the conditions of measuring leave of it."""
+    if is_point(curve.source, len(curve.samples_ms[0])):
+        verdict = replace(verdict, low=None, high=None)
     if verdict.outcome not in (Outcome.PASS, Outcome.FAIL):
         return verdict
     why = disturbance(curve.sentinel_ms)
@@ -30,6 +32,18 @@ def under_conditions(verdict: Verdict, curve: VerifyCurve, alpha: float = ALPHA)
     if not why:
         return verdict
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, because=f"{why}. As measured: {verdict.because}")
+
+
+def is_point(source: str, blocks: int) -> bool:
+    """Say whether a measurement is a single value from elsewhere: without bounds, taken as it stands."""
+    return source != "measured" and blocks == 1
+
+
+def bounds_told(low: float, high: float, source: str, blocks: int) -> str:
+    """Say what the bounds are: "bounds 1.41-1.47"; a single value from elsewhere has none."""
+    if is_point(source, blocks):
+        return f"a {source} value without bounds"
+    return f"bounds {text.interval(low, high)}"
 
 
 def disturbance(sentinel_ms: Sequence[float]) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pytest_specdec.checks.conditions import ALPHA
+from pytest_specdec.checks.conditions import bounds_told
+from pytest_specdec.checks.conditions import is_point
 from pytest_specdec.checks.conditions import too_few
 from pytest_specdec.checks.conditions import under_conditions
 from pytest_specdec.reports import text
@@ -144,7 +147,8 @@ def max_verify_cost(
     medians = curve.medians_ms()
     told = (
         f"verifying {n} tokens costs {text.against(value, ratio)} times a one-token pass "
-        f"({text.number(medians[n])} against {text.number(medians[1])} ms, bounds {text.interval(low, high)})"
+        f"({text.number(medians[n])} against {text.number(medians[1])} ms, "
+        f"{bounds_told(low, high, curve.source, len(curve.samples_ms[0]))})"
     )
     outcome, because = _at_most(told, low, high, ratio)
     verdict = Verdict(outcome, metric, value, low, high, limit, because, section)
@@ -165,10 +169,12 @@ def max_draft_cost(cost: DraftCost, *, c: float, limit: str = "", alpha: float =
     draft_ms, target_ms = float(np.median(draft)), float(np.median(target))
     told = (
         f"a drafted token ({cost.method}) costs {text.against(value, c)} of a target pass "
-        f"({text.number(draft_ms)} against {text.number(target_ms)} ms, bounds {text.interval(low, high)})"
+        f"({text.number(draft_ms)} against {text.number(target_ms)} ms, "
+        f"{bounds_told(low, high, cost.source, len(cost.draft_ms))})"
     )
+    point = is_point(cost.source, len(cost.draft_ms))
     outcome, because = _at_most(told, low, high, c)
-    few = too_few(len(cost.draft_ms), alpha)
+    few = "" if point else too_few(len(cost.draft_ms), alpha)
     if outcome is Outcome.FAIL and few:
         outcome, because = Outcome.INCONCLUSIVE, f"{because}, not confidently: {few}"
     rows = [
@@ -176,7 +182,8 @@ def max_draft_cost(cost: DraftCost, *, c: float, limit: str = "", alpha: float =
         for block, (d, t) in enumerate(zip(draft.tolist(), target.tolist(), strict=True), 1)
     ]
     section = "\n".join(text.table(["block", "draft ms", "T(1) ms", "ratio"], rows))
-    return Verdict(outcome, metric, value, low, high, limit, because, section)
+    verdict = Verdict(outcome, metric, value, low, high, limit, because, section)
+    return replace(verdict, low=None, high=None) if point else verdict
 
 
 def _judge_cliff(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_specdec.checks.conditions import ALPHA
+from pytest_specdec.checks.conditions import bounds_told
 from pytest_specdec.checks.conditions import under_conditions
 from pytest_specdec.checks.curve import ratio_bounds
 from pytest_specdec.reports import text
@@ -44,7 +45,7 @@ def plateau(
     spread = flatness(curve.n, blocks, start, stop)
     told = (
         f"from {start} to {stop} T varies by {spread:.1%}; farthest from T({start}) is "
-        f"T({worst}) = {text.number(value)} of it (bounds {text.interval(low, high)})"
+        f"T({worst}) = {text.number(value)} of it ({bounds_told(low, high, curve.source, len(blocks[0]))})"
     )
     if all(1 - rel <= seen_low and seen_high <= 1 + rel for _, seen_low, seen_high in ratios.values()):
         outcome, because = Outcome.PASS, f"{told}, within {rel:.0%}"
@@ -71,7 +72,7 @@ def dip_at(curve: VerifyCurve, *, n: int, limit: str = "", alpha: float = ALPHA)
     after = larger[0]
     value, low, high = ratio_bounds(logs[curve.n.index(n)] - logs[curve.n.index(after)], alpha)
     metric = f"T({n})/T({after})"
-    told = f"{metric} = {text.number(value)} (bounds {text.interval(low, high)})"
+    told = f"{metric} = {text.number(value)} ({bounds_told(low, high, curve.source, len(blocks[0]))})"
     if n in steps.dips:
         outcome, because = Outcome.PASS, f"{n} tokens cost more than {after}: {told}"
     elif high <= 1.0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_specdec.reports import text
@@ -26,7 +27,8 @@ LOOKS = ((8, 0.004), (16, 0.003), (24, 0.003))
 class Speedup:
     """Speculative ÷ plain decode rate: the Hodges-Lehmann estimate of the pairs and its one-sided bounds.
 
-    With too few pairs for any bound, `low` is 0 and `high` infinite. `look` counts from 1.
+    With too few pairs for any bound, `low` is 0 and `high` infinite. `look` counts from 1. Published rates
+    have no interval: no pairs, no look, and both bounds are the value.
     """
 
     value: float
@@ -46,6 +48,10 @@ def speedup(run: SpeedRun, *, alpha: float | None = None) -> Speedup | None:
     one-sided error spent at each look, default by `LOOKS`. A run that ends between two looks is judged with
     the error of the one it was on its way to.
     """
+    if run.published is not None:
+        plain, speculative = run.plain_tokens_per_s(), run.speculative_tokens_per_s()
+        value = speculative / plain
+        return Speedup(value, value, value, 0, 0, 0, plain, speculative)
     pairs = [pair for pair in run.pairs if _has_rate(pair)]
     if not pairs:
         return None
@@ -91,6 +97,8 @@ def min_speedup(
         because = f"no pair of {len(run.pairs)} decoded anything after the first token: give it other prompts"
         return Verdict(Outcome.NOT_MEASURED, metric, None, None, None, limit, because)
     told = describe(run, seen, x)
+    if run.published is not None:
+        return _published(seen, x, prove, Verdict(Outcome.PASS, metric, seen.value, None, None, limit, told))
     if seen.high < x:
         outcome, because = Outcome.FAIL, f"{told}, confidently below {x:g}"
     elif seen.low >= x:
@@ -113,12 +121,13 @@ def answer(run: SpeedRun, *, alpha: float | None = None) -> str:
     seen = speedup(run, alpha=alpha)
     if seen is None:
         return "whether speculation pays was not measured: no text went past its first token"
+    here = "here" if run.source == "measured" else "where these numbers are from"
     if seen.low > 1:
-        verdict = "speculation pays here"
+        verdict = f"speculation pays {here}"
     elif seen.high < 1:
-        verdict = "speculation does not pay here: do not speculate"
+        verdict = f"speculation does not pay {here}: do not speculate"
     else:
-        verdict = "whether speculation pays here is not decided"
+        verdict = f"whether speculation pays {here} is not decided"
     return f"{verdict}: {describe(run, seen, 1.0)}"
 
 
@@ -128,15 +137,21 @@ def describe(run: SpeedRun, seen: Speedup, x: float) -> str:
     if math.isfinite(seen.high):
         bounds = f"bounds {text.against(seen.low, x)}-{text.against(seen.high, x)}"
     left = f", {seen.left_out} without a second token left out" if seen.left_out else ""
+    evidence = f"{bounds}, {text.plural(seen.pairs, 'pair')}{left}, look {seen.look} of {len(LOOKS)}"
+    if run.published is not None:
+        evidence = "published, a point value without an interval"
     return (
         f"speculation (k = {run.k}, {run.method}) decodes {text.number(seen.speculative_tokens_per_s, 1)} "
         f"tokens/s, plain decoding {text.number(seen.plain_tokens_per_s, 1)}: {text.against(seen.value, x)}x "
-        f"({bounds}, {text.plural(seen.pairs, 'pair')}{left}, look {seen.look} of {len(LOOKS)})"
+        f"({evidence})"
     )
 
 
 def pairs_section(run: SpeedRun) -> str:
     """Return the rates of every prompt over its pairs, and the ratios in the order they were measured."""
+    if run.published is not None:
+        plain, speculative = run.plain_tokens_per_s(), run.speculative_tokens_per_s()
+        return f"published: plain {text.number(plain)}, speculative {text.number(speculative)} tokens/s"
     by_prompt: dict[str, list[SpeedPair]] = {}
     pairs = [pair for pair in run.pairs if _has_rate(pair)]
     for pair in pairs:
@@ -156,6 +171,16 @@ def pairs_section(run: SpeedRun) -> str:
     ratios = [pair.ratio for pair in pairs]
     span = text.interval(min(ratios), max(ratios))
     return "\n".join([*text.table(header, rows, left=(0,)), f"pair ratios: {text.sparkline(ratios)}  {span}"])
+
+
+def _published(seen: Speedup, x: float, prove: bool, verdict: Verdict) -> Verdict:
+    """Judge a point value as it stands; nothing is proven without an interval."""
+    if seen.value < x:
+        return replace(verdict, outcome=Outcome.FAIL, because=f"{verdict.because}, below {x:g}")
+    if prove:
+        because = f"{verdict.because}, at least {x:g}, but prove=True needs an interval"
+        return replace(verdict, outcome=Outcome.INCONCLUSIVE, because=because)
+    return replace(verdict, because=f"{verdict.because}, at least {x:g}")
 
 
 def _rate(runs: list[tuple[int, float]]) -> float:

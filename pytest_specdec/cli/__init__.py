@@ -1,4 +1,4 @@
-"""The `specdec` command: measure a curve, look after baselines."""
+"""The `specdec` command: measure a curve, read others, advise, look after baselines."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ USAGE = 3
 # Name -> module and what it does. A module has add_arguments(parser) and run(arguments) -> exit code.
 COMMANDS = {
     "curve": ("pytest_specdec.cli.curve", "verify cost T(N) of a model on this machine, cliffs and drops"),
+    "steps": ("pytest_specdec.cli.steps", "cliffs and drops in a table, a baseline or llama-bench output"),
+    "advise": ("pytest_specdec.cli.advise", "the ledger of speculation, and the draft length to use"),
     "baseline": ("pytest_specdec.cli.baseline", "list, show, compare and accept baselines"),
 }
 

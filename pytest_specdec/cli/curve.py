@@ -6,35 +6,33 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import replace
 from typing import Any
 from typing import TextIO
 
 from pytest_specdec.checks.conditions import disturbance
+from pytest_specdec.cli.arguments import add_ratio
+from pytest_specdec.cli.output import printable
+from pytest_specdec.cli.output import show
 from pytest_specdec.measurements import VerifyCurve
 from pytest_specdec.reports import text
+from pytest_specdec.reports.curve import cheapest
 from pytest_specdec.reports.curve import curve_lines
-from pytest_specdec.reports.curve import evidence
-from pytest_specdec.reports.curve import marks
-from pytest_specdec.reports.curve import place
+from pytest_specdec.reports.curve import findings as shape_findings
+from pytest_specdec.reports.curve import picture
 from pytest_specdec.reports.terminal import Progress
 from pytest_specdec.reports.terminal import build_name
 from pytest_specdec.reports.terminal import device_name
 from pytest_specdec.settings import OPTIONS
 from pytest_specdec.settings import Option
 from pytest_specdec.settings import Settings
-from pytest_specdec.theory.steps import Step
 from pytest_specdec.theory.steps import StepMap
 from pytest_specdec.theory.steps import find_steps
 
 
 RUN = ("sizes", "depth", "threads", "n_ubatch", "gpu_layers", "backend", "flash_attn", "blocks", "calls")
 SESSION = ("python", "timeout")
-# What a terminal without block characters gets in their place.
-_BLOCKS = "▁▂▃▄▅▆▇█▕±…"
-_ASCII = "__..oo##|~."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +45,6 @@ class Result:
     verify: VerifyCurve
     last: VerifyCurve
     steps: StepMap
-
-    @property
-    def cheapest(self) -> int:
-        """The measured N that costs least per token."""
-        medians = self.verify.medians_ms()
-        return min(medians, key=lambda n: medians[n] / n)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,8 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar=option.kind.metavar,
             help=option.help + default,
         )
-    cliff = "smallest T(N) ÷ T(size before) of a cliff (default: 1.4)"
-    parser.add_argument("--ratio", type=_ratio, default=1.4, metavar="NUMBER", help=cliff)
+    add_ratio(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
@@ -89,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(to_json(result), indent=1, allow_nan=False))
     else:
-        print("\n".join(_printable(line, sys.stdout) for line in lines(result)))
+        show(lines(result))
     return OK
 
 
@@ -112,7 +103,6 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
 def lines(result: Result) -> list[str]:
     """Return what the terminal shows: device and build, table, picture, findings."""
     settings, curve = result.settings, result.verify
-    medians = curve.medians_ms()
     where = [
         device_name(result.hello, gpu_layers=settings.gpu_layers),
         text.plural(settings.n_threads, "thread"),
@@ -120,8 +110,6 @@ def lines(result: Result) -> list[str]:
     ]
     if settings.n_ubatch != OPTIONS["n_ubatch"].default:
         where.append(f"n_ubatch {settings.n_ubatch}")
-    words = marks(curve, result.steps)
-    signs = {"cliff": "^", "cliff?": "?", "drop": "v"}
     return [
         f"{result.model}: T(N), one forward pass over N tokens, logits of all rows, median of "
         f"{len(curve.samples_ms[0])} blocks of {settings.calls}",
@@ -129,12 +117,7 @@ def lines(result: Result) -> list[str]:
         "",
         *curve_lines(curve, result.steps, last=result.last),
         "",
-        *text.chart(
-            [str(n) for n in curve.n],
-            [medians[n] for n in curve.n],
-            marks=[next((signs[w] for w in words[n].split() if w in signs), "") for n in curve.n],
-            unit="ms",
-        ),
+        *picture(curve, result.steps),
         "",
         *findings(result),
     ]
@@ -143,18 +126,7 @@ def lines(result: Result) -> list[str]:
 def findings(result: Result) -> list[str]:
     """Return cliffs, drops, dips, plateaus, the advice and the llama-bench way, one line each."""
     steps, curve = result.steps, result.verify
-    found = [_cliffs(result)]
-    if steps.straddling:
-        found.append(f"perhaps a cliff: {_steps(steps.straddling)}: bounds too wide, measure more --blocks")
-    if steps.drops:
-        period = f", every {steps.sawtooth} tokens" if steps.sawtooth else ""
-        found.append(f"drops: {_steps(steps.drops)}{period}: the larger batch is the cheaper one")
-    if steps.dips:
-        found.append(f"dips: N = {text.sizes(steps.dips)} cost more than the next larger size")
-    if steps.plateaus:
-        flat = ", ".join(f"{start}-{stop}" for start, stop in steps.plateaus)
-        found.append(f"plateaus: N = {flat}: further tokens are free there")
-    found += [*_advice(result), _llama_bench(curve, result.last)]
+    found = [*shape_findings(curve, steps, more="measure more --blocks"), _llama_bench(curve, result.last)]
     disturbed = disturbance(curve.sentinel_ms)
     return [*found, disturbed] if disturbed else found
 
@@ -173,7 +145,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "llama_bench_medians_ms": {str(n): ms for n, ms in result.last.medians_ms().items()},
         "steps": result.steps.to_json(),
         "safe_draft_length": result.steps.safe_draft_length,
-        "cheapest_per_token": result.cheapest,
+        "cheapest_per_token": cheapest(result.verify),
     }
 
 
@@ -195,50 +167,6 @@ def measure(
     return Result(model, settings, hello, verify, last, steps)
 
 
-def _cliffs(result: Result) -> str:
-    steps, largest = result.steps, result.steps.largest
-    if steps.cliffs:
-        return f"cliffs: {_steps(steps.cliffs)}"
-    told = f"no cliff {'beyond doubt ' if steps.straddling else ''}up to N = {result.verify.n[-1]}"
-    return told if largest is None else f"{told}; the nearest to one is the step {_steps([largest])}"
-
-
-def _advice(result: Result) -> list[str]:
-    """Say which draft lengths the cost allows: before the first cliff, and cheaper ones behind."""
-    medians = result.verify.medians_ms()
-    each = {n: ms / n for n, ms in medians.items()}
-    best = result.cheapest
-    safe, doubtful = result.steps.safe_draft_length, result.steps.straddling
-    if safe is None:
-        longest = "verify cost rules out none of the measured lengths"
-    else:
-        longest = f"k = {safe}, a batch of {safe + 1}, the last before the first cliff"
-    if doubtful and (safe is None or doubtful[0].after <= safe):
-        longest = f"{longest}; k = {doubtful[0].after - 1} if there is one {place(doubtful[0])} already"
-    told = [f"longest safe draft: {longest}"]
-    if safe is not None:
-        better = _cheap_behind(each, safe + 1)
-        if better is not None:
-            told.append(
-                f"behind the cliff, k = {better - 1} (N = {better}) is better still: "
-                f"{text.number(each[better])} ms per token, {text.number(each[safe + 1])} at N = {safe + 1}"
-            )
-    told.append(
-        f"cheapest per token: N = {best} (k = {best - 1}), {text.number(each[best])} ms if every draft is "
-        "accepted; how long a draft pays depends on how many are"
-    )
-    return told
-
-
-def _cheap_behind(each: Mapping[int, float], safe: int) -> int | None:
-    """Return the first N behind `safe` that costs less per token than all smaller and the next larger one."""
-    sizes = list(each)
-    for before, n, after in zip(sizes, sizes[1:], sizes[2:], strict=False):
-        if n > safe and each[n] < min(each[m] for m in sizes if m <= before) and each[n] < each[after]:
-            return n
-    return None
-
-
 def _llama_bench(verify: VerifyCurve, last: VerifyCurve) -> str:
     """Say by how much `llama-bench -p N` understates a verify pass, at the size where it does so most."""
     all_rows, last_row = verify.medians_ms(), last.medians_ms()
@@ -248,10 +176,6 @@ def _llama_bench(verify: VerifyCurve, last: VerifyCurve) -> str:
         f"the llama-bench way: -p N asks for the last row's logits only, {text.number(last_row[n])} ms at "
         f"N = {n}, where verifying, with all rows, takes {text.number(all_rows[n])} ({change:+.0%})"
     )
-
-
-def _steps(steps: tuple[Step, ...] | list[Step]) -> str:
-    return ", ".join(f"{place(step)} ({evidence(step)})" for step in steps)
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -274,30 +198,9 @@ def _argument(option: Option) -> Callable[[str], Any]:
     return argument
 
 
-def _ratio(given: str) -> float:
-    try:
-        ratio = float(given)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, not {given!r}") from None
-    if not 1 < ratio < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be above 1, not {given}")
-    return ratio
-
-
 def _writer(stream: TextIO) -> Callable[[str], object]:
     def write(content: str) -> None:
-        stream.write(_printable(content, stream))
+        stream.write(printable(content, stream))
         stream.flush()
 
     return write
-
-
-def _printable(line: str, stream: TextIO) -> str:
-    """Replace what the stream's encoding lacks; block characters become ASCII ones of about their height."""
-    encoding = stream.encoding or "utf-8"
-    try:
-        line.encode(encoding)
-    except UnicodeEncodeError:
-        ascii_line = line.translate(str.maketrans(_BLOCKS, _ASCII))
-        return ascii_line.encode(encoding, "replace").decode(encoding)
-    return line

@@ -232,6 +232,8 @@ def _measurement_faults(measurement: Document) -> Iterator[str]:
                 yield f"prompt {_short(run['prompt'])} has columns of different length"
             if any(a > d for a, d in zip(run["accepted"], run["drafted"], strict=False)):
                 yield f"prompt {_short(run['prompt'])} has more tokens accepted than drafted"
+    if "published" in measurement and (measurement.get("speculations") or measurement.get("pairs")):
+        yield "published totals beside measured runs"
     if kind == "draft_cost" and len(measurement["draft_ms"]) != len(measurement["target_ms"]):
         yield "draft and target times for different numbers of blocks"
 

@@ -36,24 +36,27 @@ def _decode(run: DecodeRun) -> dict[str, float]:
 
 
 def _speculative(run: SpeculativeRun) -> dict[str, float]:
-    tokens = sum(max(len(s.tokens) - 1, 0) for s in run.speculations)
-    ms = sum(s.decode_ms for s in run.speculations)
-    return {
-        "drafted": run.drafted,
-        "accepted": run.accepted,
-        "rounds": run.rounds,
-        **_rate("acceptance rate", run.accepted, run.drafted),
-        **_rate("tokens per round", tokens, run.rounds),
-        **_rate("tokens/s", tokens * 1000.0, ms),
-    }
+    if run.published is not None:
+        counts: dict[str, float | None] = {"acceptance rate": run.published.rate}
+    else:
+        counts = {
+            "drafted": run.drafted,
+            "accepted": run.accepted,
+            "rounds": run.rounds,
+            **_rate("acceptance rate", run.accepted, run.drafted),
+        }
+    counts |= {"tokens per round": run.tokens_per_round, "tokens/s": run.tokens_per_s}
+    return {name: value for name, value in counts.items() if value is not None}
 
 
 def _speed(run: SpeedRun) -> dict[str, float]:
+    plain, speculative = run.plain_tokens_per_s(), run.speculative_tokens_per_s()
+    speedup = median(pair.ratio for pair in run.pairs) if run.pairs else speculative / plain
     return {
         "pairs": len(run.pairs),
-        "plain tokens/s": run.plain_tokens_per_s(),
-        "speculative tokens/s": run.speculative_tokens_per_s(),
-        "speedup": median(pair.ratio for pair in run.pairs),
+        "plain tokens/s": plain,
+        "speculative tokens/s": speculative,
+        "speedup": speedup,
     }
 
 

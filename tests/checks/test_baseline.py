@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -115,6 +116,7 @@ def test_a_cheaper_curve_is_reported_and_holds() -> None:
     assert verdict.outcome is PASS
     assert "better: T(" in verdict.because
     assert "also N = " in verdict.because
+    assert "tolerance x 0.87" in verdict.because
     assert "better: a cliff of the baseline is gone: at 9 (T(9)/T(8) = 1.3" in verdict.because
     assert "--specdec-update=all" in verdict.because
 
@@ -144,6 +146,12 @@ def test_a_step_that_may_have_become_a_cliff_is_open() -> None:
     )
     assert verdict.outcome is INCONCLUSIVE
     assert "there may be a cliff that the baseline has not: at 6" in verdict.because
+
+
+def test_a_step_that_never_was_a_cliff_is_not_gone() -> None:
+    verdict = within_baseline(make_curve({**METAL, 6: 34.5}), make_curve(METAL, seed=1), metric="curve")
+    assert verdict.outcome is PASS
+    assert "cliff" not in verdict.because
 
 
 def test_curves_without_common_sizes_do_not_compare() -> None:
@@ -191,6 +199,12 @@ def test_more_accepted_is_reported_and_holds() -> None:
     )
     assert "in 8 rounds, was 10" in verdict.because
     assert "--specdec-update=all" in verdict.because
+
+
+def test_fewer_drafts_for_the_same_text_are_a_gain() -> None:
+    verdict = within_baseline(run(a=(10, 2, 12)), run(a=(10, 3, 12)), metric="acceptance")
+    assert verdict.outcome is PASS
+    assert verdict.because.startswith("better: ")
 
 
 def test_a_gain_does_not_make_up_for_a_loss() -> None:
@@ -247,6 +261,10 @@ def test_a_lower_speedup_fails_and_names_the_rate_that_moved() -> None:
     assert verdict.value == pytest.approx(1.2, rel=0.01)
     assert verdict.baseline == pytest.approx(1.8, rel=0.01)
     assert "lower by more than 10% beyond doubt" in verdict.because
+    assert re.match(
+        r"speedup is 1\.\d\dx \(1\.16-1\.24, 8 pairs\), was 1\.\d\dx \(1\.7\d-1\.8\d, 8 pairs\)",
+        verdict.because,
+    )
     assert "speculative decoding has 24.0 tokens/s, had 36.0 (x 0.67)" in verdict.because
     assert "plain decoding 20.0, had 20.0 (x 1.00)" in verdict.because
 
@@ -270,6 +288,14 @@ def test_speedups_of_too_few_pairs_are_open() -> None:
     verdict = judge_speed(few, speed(1.8))
     assert verdict.outcome is INCONCLUSIVE
     assert (verdict.low, verdict.high) == (None, None)
+
+
+def test_a_baseline_of_too_few_pairs_condemns_nothing() -> None:
+    few = SpeedRun(3, "two-model", speed(1.8).pairs[:4])
+    assert judge_speed(speed(1.8), few).outcome is PASS
+    verdict = judge_speed(speed(1.0), few)
+    assert verdict.outcome is INCONCLUSIVE
+    assert re.search(r"was 1\.\d\dx \(4 pairs\)", verdict.because)
 
 
 def test_speedups_of_another_k_do_not_compare() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings
@@ -40,6 +41,19 @@ def test_the_cliff_is_where_the_mark_says() -> None:
     assert verdict.high is not None
     assert verdict.low < 78.98 / 44.77 < verdict.high
     assert verdict.because.startswith("the first cliff is at 9 (T(9)/T(8) = 1.7")
+    assert verdict.limit == "cliff_at(9)"
+
+
+def test_bounds_err_by_alpha_on_each_side() -> None:
+    curve = make_curve(METAL)
+    logs = np.log(curve.blocks_ms())
+    _, low, high = ratio_bounds(logs[8] - logs[7], 0.02)
+    verdict = cliff_at(curve, n=9, alpha=0.02)
+    assert (verdict.low, verdict.high) == (low, high)
+    verdict = no_cliff(curve, upto=9, alpha=0.02)
+    assert (verdict.low, verdict.high) == (low, high)
+    assert verdict.value is not None
+    assert low < verdict.value < high
 
 
 def test_an_earlier_cliff_fails_and_is_named() -> None:
@@ -77,6 +91,7 @@ def test_without_a_cliff_the_nearest_step_is_named() -> None:
         r"T\(5\)/T\(4\) = 1\.2\d < ratio 1\.4, not at 9",
         verdict.because,
     )
+    assert "No draft up to k = 9 meets a cliff, where a cliff at 9 allowed k = 7" in verdict.because
     assert verdict.because.endswith("write no_cliff(10)")
 
 
@@ -122,6 +137,9 @@ def test_bounds_that_straddle_the_ratio_decide_nothing() -> None:
     assert verdict.low < 1.4 <= verdict.high
     assert "whether 5 is a cliff is open" in verdict.because
     assert "the lower one under ratio 1.4, the upper one not" in verdict.because
+    told = re.search(r"has bounds (1\.\d+)-(1\.\d+),", verdict.because)
+    assert told is not None
+    assert float(told[1]) < 1.4 <= float(told[2])
     assert "specdec(blocks=...)" in verdict.because
 
 
@@ -158,6 +176,18 @@ def test_a_gap_may_hide_a_cliff_that_its_slope_does_not_show() -> None:
     verdict = cliff_at(make_curve({1: 10.0, 2: 10.0, 8: 15.0}), n=5)
     assert verdict.outcome is INCONCLUSIVE
     assert verdict.because.startswith("a cliff may lie in (2, 8]")
+
+
+def test_a_gap_whose_rise_straddles_the_ratio_is_open() -> None:
+    curve = make_curve({1: 10.0, 8: 20.0, 12: 28.0}, noise=0.05)
+    verdict = cliff_at(curve, n=10)
+    assert verdict.low is not None
+    assert verdict.high is not None
+    assert verdict.low < 1.4 <= verdict.high
+    assert verdict.outcome is INCONCLUSIVE
+    verdict = no_cliff(curve, upto=10)
+    assert verdict.outcome is INCONCLUSIVE
+    assert verdict.because.startswith("a cliff may lie in (8, 12] (")
 
 
 def test_a_flat_gap_holds_no_cliff() -> None:
@@ -231,8 +261,11 @@ def test_one_spike_is_no_disturbance() -> None:
 def test_no_cliff_holds() -> None:
     verdict = no_cliff(make_curve(SMOOTH), upto=10)
     assert verdict.outcome is PASS
+    assert verdict.metric == "T(5)/T(4)"
+    assert verdict.value == pytest.approx(29.2 / 23.5, rel=0.01)
     assert verdict.because.startswith("no cliff up to N = 10; the nearest to one is the step at 5")
-    assert no_cliff(make_curve(METAL), upto=8).outcome is PASS
+    assert no_cliff(make_curve(METAL)).outcome is PASS
+    assert no_cliff(make_curve(METAL)).limit == "no_cliff(8)"
 
 
 def test_no_cliff_fails_at_the_cliff() -> None:
@@ -281,6 +314,7 @@ def test_verify_cost_within_the_limit() -> None:
     assert verdict.metric == "T(8)/T(1)"
     assert verdict.value == pytest.approx(44.77 / 18.15, rel=0.01)
     assert verdict.because.endswith("within 2.6")
+    assert verdict.limit == "max_verify_cost(8, 2.6)"
 
 
 def test_verify_cost_over_the_limit() -> None:
@@ -303,6 +337,16 @@ def test_verify_cost_needs_both_sizes(n: int, missing: str) -> None:
     verdict = max_verify_cost(make_curve({2: 10.0, 4: 20.0}), n=n, ratio=2.0)
     assert verdict.outcome is NOT_MEASURED
     assert verdict.because.startswith(f"{missing} not measured: measure N = 1")
+
+
+def test_a_bound_at_the_limit_has_not_crossed_it() -> None:
+    curve = make_curve({1: 10.0, 8: 20.0}, noise=0.05)
+    first = max_verify_cost(curve, n=8, ratio=2.0)
+    assert first.low is not None
+    assert first.high is not None
+    assert max_verify_cost(curve, n=8, ratio=first.high).outcome is PASS
+    assert max_verify_cost(curve, n=8, ratio=first.low).outcome is INCONCLUSIVE
+    assert max_verify_cost(curve, n=8, ratio=0.999 * first.low).outcome is FAIL
 
 
 def test_drift_cancels_in_paired_blocks() -> None:
@@ -329,7 +373,12 @@ def test_draft_cost_within_and_over_the_limit() -> None:
     assert over.outcome is FAIL
     assert "a drafted token (two-model) costs 0.8" in over.because
     assert over.because.endswith("more than 0.2")
-    assert "draft ms" in over.section
+    rows = [line.split() for line in over.section.splitlines()]
+    assert rows[:2] == [
+        ["block", "draft", "ms", "T(1)", "ms", "ratio"],
+        ["1", "7.80", "10.00", "0.78"],
+    ]
+    assert over.limit == "max_draft_cost(0.2)"
 
 
 def test_draft_cost_at_the_limit_is_open() -> None:

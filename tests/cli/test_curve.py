@@ -103,7 +103,10 @@ def test_the_table_the_picture_and_the_findings(capsys: pytest.CaptureFixture[st
     assert "drops: at 8 (T(8)/T(7) = 0.88" in out
     assert "dips: N = 7 cost more than the next larger size" in out
     assert "longest safe draft: k = 3, a batch of 4, the last before the first cliff" in out
-    assert "behind the cliff, k = 7 (N = 8) is better still: 7.6" in out
+    assert re.search(
+        r"behind the cliff, k = 7 \(N = 8\) is better still: 7\.6\d ms per token, 10\.06 at N = 4$", out, re.M
+    )
+    assert ", every " not in out
     assert "cheapest per token: N = 8 (k = 7), 7.6" in out
 
 
@@ -157,6 +160,40 @@ def test_a_doubt_behind_the_cliff_does_not_shorten_the_draft() -> None:
     found = curve.findings(result_of(VerifyCurve((3, 4, 5, 6), (*rows, doubtful))))
     assert found[1].startswith("perhaps a cliff: at 6")
     assert "longest safe draft: k = 3, a batch of 4, the last before the first cliff" in found
+
+
+def test_a_doubt_before_the_cliff_may_shorten_the_draft() -> None:
+    rows = [tuple((t,) for _ in range(8)) for t in (10.0, 10.0)]
+    doubtful = tuple((10.0 * (1.45 + 0.1 * (b % 3 - 1)),) for b in range(8))
+    cliff = tuple((60.0,) for _ in range(8))
+    found = curve.findings(result_of(VerifyCurve((3, 4, 5, 6), (*rows, doubtful, cliff))))
+    assert (
+        "longest safe draft: k = 4, a batch of 5, the last before the first cliff; "
+        "k = 3 if there is one at 5 already"
+    ) in found
+
+
+def test_no_size_behind_the_cliff_is_better(double: type[Double]) -> None:
+    # 7 costs less per token than its neighbours, but more than 4.
+    times = {1: 20.0, 2: 25.0, 3: 30.0, 4: 35.0, 5: 62.0, 6: 70.0, 7: 73.0, 8: 96.0}
+    found = curve.findings(result_of(made(times)))
+    assert any(line.startswith("longest safe draft: k = 3") for line in found)
+    assert not any(line.startswith("behind the cliff") for line in found)
+
+
+def test_a_sawtooth_has_a_period() -> None:
+    times = {1: 10.0, 2: 15.0, 3: 20.0, 4: 16.0, 5: 24.0, 6: 28.0, 7: 24.0, 8: 30.0, 9: 36.0, 10: 32.0}
+    (line,) = [line for line in curve.findings(result_of(made(times))) if line.startswith("drops")]
+    assert line.endswith("every 3 tokens: the larger batch is the cheaper one")
+
+
+def test_the_llama_bench_way_is_told_where_it_misleads_most() -> None:
+    verify = made({1: 10.0, 2: 20.0, 3: 30.0})
+    last = made({1: 10.0, 2: 12.0, 3: 27.0}, rows="last")
+    result = curve.Result("m", Settings(), HELLO, verify, last, find_steps(verify.n, verify.blocks_ms()))
+    assert (
+        "12.01 ms at N = 2, where verifying, with all rows, takes 20.02 (-40%)" in curve.findings(result)[-1]
+    )
 
 
 def test_a_disturbed_run_is_pointed_out() -> None:
@@ -223,6 +260,8 @@ def test_context_and_batch_grow_with_the_sizes(
         (["--blocks", "2"], "argument --blocks: must be at least 8, not 2"),
         (["--backend", "abacus"], "argument --backend: must be one of auto, cpu"),
         (["--ratio", "0.9"], "argument --ratio: must be above 1, not 0.9"),
+        (["--ratio", "1"], "argument --ratio: must be above 1, not 1"),
+        (["--ratio", "inf"], "argument --ratio: must be a finite number, not inf"),
         (["--ratio", "much"], "argument --ratio: must be a number, not 'much'"),
     ],
 )

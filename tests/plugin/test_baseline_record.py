@@ -102,7 +102,9 @@ def test_all_replaces_and_passes(project: Project) -> None:
 def test_what_a_failed_test_relied_on_is_not_recorded(project: Project) -> None:
     project.test(ALL + "\n@no_cliff(16)\ndef test_fails():\n    pass\n")
     result = project.run("--specdec-update=new", passed=1, failed=1)
-    result.stdout.fnmatch_lines(["1 measurement of tests that did not pass not recorded"])
+    result.stdout.fnmatch_lines(
+        ["1 measurement not recorded, for these did not pass: test_it.py::test_fails"]
+    )
     assert kinds(project) == ["speculative", "speed"]
 
 

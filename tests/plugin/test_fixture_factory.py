@@ -22,7 +22,7 @@ def test_it_makes_benches(project: Project) -> None:
         """
     )
     project.run(passed=2)
-    assert project.asked[0] == f"speculative target={project.path}/other.gguf k=6"
+    assert project.asked[1] == f"speculative target={project.path}/other.gguf k=6"
 
 
 def test_a_check_belongs_to_the_test_that_makes_it(project: Project) -> None:
@@ -46,22 +46,19 @@ def test_a_check_belongs_to_the_test_that_makes_it(project: Project) -> None:
 def test_measuring_needs_a_running_test(project: Project) -> None:
     project.test(
         """
-        kept = []
-
         def test_it(specdec_factory):
-            kept.append(specdec_factory())
+            pytest.kept = specdec_factory()
         """
     )
     project.conftest(
         """
-        def pytest_runtest_logfinish():
-            import test_it
-
+        def pytest_sessionfinish():
             with pytest.raises(RuntimeError, match="no test is running"):
-                test_it.kept[0].decode()
+                pytest.kept.decode()
+            del pytest.kept
         """
     )
-    project.run(passed=1)
+    assert project.run(passed=1).ret == 0
 
 
 def test_a_session_fixture_may_measure(project: Project) -> None:

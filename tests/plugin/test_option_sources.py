@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pytest_specdec.marks import stack
-from pytest_specdec.run import RUN
 from pytest_specdec.settings import OPTIONS
 from pytest_specdec.settings import Settings
+from pytest_specdec.settings import resolve
 
 from .project import Project
 
@@ -51,44 +51,48 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
     "timeout": ("1", "2.5", "3", "1"),
     "json": ("a.json", "b.json", "c.json", "a.json"),
     "xdist": ("exclusive", "refuse", "exclusive", "exclusive"),
+    "replay": ("a-replay", "b-replay", "c-replay", "a-replay"),
 }
 INI, ENVIRONMENT, COMMAND_LINE, MARK = range(4)
 
 
-def expected(project: Project, source: int) -> dict[str, Any]:
-    """Every setting's value when it comes from one source."""
-    kinds = {name: option.kind for name, option in OPTIONS.items()}
-    return {
-        name: kinds[name].locate(kinds[name].read(texts[source]), project.path)
-        for name, texts in TEXTS.items()
-    }
+@pytest.fixture(params=["replay", "update"])
+def names(request: pytest.FixtureRequest) -> list[str]:
+    """Every setting but one of the two that exclude each other."""
+    return [name for name in OPTIONS if name != request.param]
 
 
-def given(settings: Settings) -> dict[str, Any]:
-    return {name: getattr(settings, name) for name in OPTIONS}
+def expected(project: Project, names: list[str], source: int) -> dict[str, Any]:
+    """Each setting's value when all come from one source."""
+    kinds = {name: OPTIONS[name].kind for name in names}
+    return {name: kind.locate(kind.read(TEXTS[name][source]), project.path) for name, kind in kinds.items()}
+
+
+def given(settings: Settings, names: list[str]) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in names}
 
 
 def settings(project: Project, *args: str) -> Settings:
-    return project.pytester.parseconfigure(*args).stash[RUN].settings
+    return resolve(project.pytester.parseconfig(*args))
 
 
-def write_ini(project: Project) -> None:
-    lines = [f"{OPTIONS[name].ini} = {texts[INI]}" for name, texts in TEXTS.items()]
+def write_ini(project: Project, names: list[str]) -> None:
+    lines = [f"{OPTIONS[name].ini} = {TEXTS[name][INI]}" for name in names]
     project.pytester.makeini("\n".join(["[pytest]", *lines]))
 
 
-def set_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, texts in TEXTS.items():
-        monkeypatch.setenv(OPTIONS[name].variable, texts[ENVIRONMENT])
+def set_environment(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+    for name in names:
+        monkeypatch.setenv(OPTIONS[name].variable, TEXTS[name][ENVIRONMENT])
 
 
-def command_line() -> list[str]:
-    return [f"{OPTIONS[name].flag}={texts[COMMAND_LINE]}" for name, texts in TEXTS.items()]
+def command_line(names: list[str]) -> list[str]:
+    return [f"{OPTIONS[name].flag}={TEXTS[name][COMMAND_LINE]}" for name in names]
 
 
 def test_every_setting_is_here_with_four_values_that_tell_sources_apart(project: Project) -> None:
-    assert list(TEXTS) == list(OPTIONS)
-    sources = [expected(project, source) for source in (INI, ENVIRONMENT, COMMAND_LINE)]
+    assert set(TEXTS) == set(OPTIONS)
+    sources = [expected(project, list(OPTIONS), source) for source in (INI, ENVIRONMENT, COMMAND_LINE)]
     for name, option in OPTIONS.items():
         ini, environment, argument = (source[name] for source in sources)
         assert ini != option.default
@@ -98,37 +102,41 @@ def test_every_setting_is_here_with_four_values_that_tell_sources_apart(project:
 def test_defaults(project: Project) -> None:
     project.pytester.makeini("[pytest]\n")
     defaults = {name: option.default for name, option in OPTIONS.items()}
-    assert given(settings(project)) == {**defaults, "baseline_dir": project.path / "baselines"}
+    assert given(settings(project), list(OPTIONS)) == {**defaults, "baseline_dir": project.path / "baselines"}
 
 
-def test_ini_over_default(project: Project) -> None:
-    write_ini(project)
-    assert given(settings(project)) == expected(project, INI)
+def test_ini_over_default(project: Project, names: list[str]) -> None:
+    write_ini(project, names)
+    assert given(settings(project), names) == expected(project, names, INI)
 
 
-def test_environment_over_ini(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_ini(project)
-    set_environment(monkeypatch)
-    assert given(settings(project)) == expected(project, ENVIRONMENT)
+def test_environment_over_ini(project: Project, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ini(project, names)
+    set_environment(monkeypatch, names)
+    assert given(settings(project), names) == expected(project, names, ENVIRONMENT)
 
 
-def test_command_line_over_environment(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_ini(project)
-    set_environment(monkeypatch)
-    assert given(settings(project, *command_line())) == expected(project, COMMAND_LINE)
+def test_command_line_over_environment(
+    project: Project, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ini(project, names)
+    set_environment(monkeypatch, names)
+    assert given(settings(project, *command_line(names)), names) == expected(project, names, COMMAND_LINE)
 
 
-def test_mark_over_command_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_ini(project)
-    set_environment(monkeypatch)
+def test_mark_over_command_line(project: Project, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ini(project, names)
+    set_environment(monkeypatch, names)
     of_run = [option for option in OPTIONS.values() if option.run]
     marked = {option.name: option.kind.read(TEXTS[option.name][MARK]) for option in of_run}
     project.test(f"@specdec(**{marked})\ndef test_it():\n    pass\n")
-    ((item,), _) = project.pytester.inline_genitems(*command_line())
-    merged = item.config.stash[RUN].settings.merged(**stack(item).settings)
-    wanted = expected(project, COMMAND_LINE)
-    wanted.update({name: value for name, value in expected(project, MARK).items() if name in marked})
-    assert given(merged) == wanted
+    found = settings(project, *command_line(names))
+    monkeypatch.delenv("SPECDEC_REPLAY", raising=False)
+    ((item,), _) = project.pytester.inline_genitems("-o", "specdec_replay=")
+    merged = found.merged(**stack(item).settings)
+    wanted = expected(project, names, COMMAND_LINE)
+    wanted.update({name: value for name, value in expected(project, names, MARK).items() if name in marked})
+    assert given(merged, names) == wanted
 
 
 def test_an_empty_variable_counts_as_unset(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from collections.abc import Iterator
 from pathlib import Path
 
+import gguf  # noqa: F401  (pytester takes modules back out of sys.modules, and numpy can't load twice)
+import jsonschema  # noqa: F401
+import numpy  # noqa: F401
+import pandas  # noqa: F401
 import pytest
 
 from pytest_specdec.bench.session import Bench
@@ -64,7 +69,8 @@ def gate(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
     """Run a test file with real models; worker and models are those of this process."""
 
     def run(source: str, *args: str) -> pytest.RunResult:
-        pytester.makepyfile(test_pair=f"from pytest_specdec import *\nimport pytest\n{source}")
+        head = "import pytest\nfrom pytest_specdec import *\n"
+        pytester.makepyfile(test_pair=head + textwrap.dedent(source))
         return pytester.runpytest("-p", "no:xdist", "-p", "no:rerunfailures", "-W", "default", *args)
 
     return run

@@ -18,7 +18,7 @@ def test_every_shipped_prompt_at_every_draft_length(gate: Callable[..., pytest.R
     result = gate(
         f"""
         @lossless()
-        @specdec({pair}, n_predict=24)
+        @specdec({pair}, n_predict=12)
         @pytest.mark.parametrize("k", [pytest.param(k, marks=specdec(k=k)) for k in range(1, 9)])
         def test_text(k): pass
         """

@@ -6,11 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
+from pytest_specdec.bench.session import Bench
+from pytest_specdec.theory.steps import find_steps
+from tests.real.conftest import GEMMA
+
 
 def test_a_batch_split_at_four_is_a_cliff_at_five(gate: Callable[..., pytest.RunResult]) -> None:
     result = gate(
         """
-        @specdec(target="smollm2-135m", n_ubatch=4, sizes="1-10")
+        @specdec(target="smollm2-135m", n_ubatch=4, sizes="1-5,8-9", blocks=24)
         class TestSplit:
             @cliff_at(5, ratio=1.25)
             def test_there(self): pass
@@ -29,7 +33,7 @@ def test_a_batch_split_at_eight_is_a_cliff_at_nine(gate: Callable[..., pytest.Ru
     result = gate(
         """
         @cliff_at(9, ratio=1.15)
-        @specdec(target="smollm2-135m", n_ubatch=8, sizes="1-10")
+        @specdec(target="smollm2-135m", n_ubatch=8, sizes="1-2,4,7-10", blocks=16)
         def test_split(): pass
         """
     )
@@ -40,8 +44,18 @@ def test_without_a_split_there_is_no_cliff(gate: Callable[..., pytest.RunResult]
     result = gate(
         """
         @no_cliff(upto=16)
-        @specdec(target="smollm2-135m")
+        @specdec(target="smollm2-135m", sizes="1-5,8-9,16", blocks=16)
         def test_flat(): pass
         """
     )
     result.assert_outcomes(passed=1)
+
+
+def test_a_sawtooth_makes_a_longer_draft_the_better_one(bench: Callable[..., Bench]) -> None:
+    """Gemma's kernels work in even numbers or in fours, by the CPU: eight tokens cost less each than five."""
+    curve = bench(**GEMMA, sizes="1,4-5,7-8", blocks=16).verify_curve()
+    steps = find_steps(curve.n, curve.blocks_ms(), ratio=1.25)
+    assert 5 in [step.n for step in steps.steps if step.is_cliff]
+    assert 8 in [step.n for step in steps.drops]
+    medians = curve.medians_ms()
+    assert medians[8] / 8 < medians[4] / 4 < medians[5] / 5

@@ -16,6 +16,8 @@ from pytest_specdec.measurements import Generation
 from pytest_specdec.measurements import LedgerRun
 from pytest_specdec.measurements import Measurement
 from pytest_specdec.measurements import MemoryUse
+from pytest_specdec.measurements import PublishedAcceptance
+from pytest_specdec.measurements import PublishedSpeed
 from pytest_specdec.measurements import Speculation
 from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.measurements import SpeedPair
@@ -119,6 +121,15 @@ def one_of_each() -> list[Made]:
     made: list[Measurement] = [curve(), speculative(), decode(), speed(), exactness(), draft_cost()]
     made += [timeline(), memory(), ledger()]
     return [Made(f"{measurement.kind} k=3", measurement) for measurement in made]
+
+
+def published_totals() -> list[Made]:
+    made: list[Measurement] = [
+        SpeculativeRun(3, "two-model", (), "published", PublishedAcceptance(0.5)),
+        SpeculativeRun(7, "two-model", (), "published", PublishedAcceptance(0.25, rounds=64, tokens=197)),
+        SpeedRun(3, "two-model", (), "published", PublishedSpeed(50.0, 60.0)),
+    ]
+    return [Made(f"{measurement.kind} published {n}", measurement) for n, measurement in enumerate(made)]
 
 
 def hello(**changes: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from jsonschema import Draft202012Validator
 
 from pytest_specdec.measurements import KINDS
 from pytest_specdec.measurements import Record
+from pytest_specdec.measurements import from_json
 from pytest_specdec.store import BaselineError
 from pytest_specdec.store import build_identity
 from pytest_specdec.store import document as subject
@@ -32,6 +33,7 @@ from pytest_specdec.store.document import rounded
 from pytest_specdec.store.migrate import SCHEMA_VERSION
 from pytest_specdec.store.migrate import MigrationError
 from pytest_specdec.store.migrate import migrate
+from pytest_specdec.store.summary import summary
 
 from .samples import DAY
 from .samples import PAIR
@@ -39,6 +41,7 @@ from .samples import hello
 from .samples import machine
 from .samples import models
 from .samples import one_of_each
+from .samples import published_totals
 
 
 Document = dict[str, Any]
@@ -99,7 +102,26 @@ def test_every_kind_of_measurement_has_its_schema(kind: str) -> None:
     assert kind in SCHEMA["$defs"]["entry"]["properties"]["kind"]["enum"]
     for record in records(KINDS[kind]):
         definition = schema_of(record)
-        assert set(definition["required"]) == set(definition["properties"])
+        rare = {field.name for field in fields(record) if field.metadata.get("rare")}
+        assert set(definition["required"]) == set(definition["properties"]) - rare
+
+
+def test_published_totals_survive_beside_what_was_measured() -> None:
+    document = sound()
+    assert measurement(document, "speed").get("published") is None
+    for made in published_totals():
+        entry = document["entries"][made.key] = {**document["entries"]["speed k=3"]}
+        entry["kind"], entry["measurement"] = made.measurement.kind, made.measurement.to_json()
+        assert from_json(entry["measurement"]) == made.measurement
+    check(document, PATH)
+    assert parse(render(document).encode(), PATH) == document
+
+
+def test_published_totals_are_summed_up() -> None:
+    acceptance, length, speed = (summary(made.measurement) for made in published_totals())
+    assert acceptance == {"acceptance rate": 0.5}
+    assert length == {"acceptance rate": 0.25, "tokens per round": 3.0625}
+    assert speed == {"pairs": 0, "plain tokens/s": 50.0, "speculative tokens/s": 60.0, "speedup": 1.2}
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -196,6 +218,37 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "one token": (
         put(lambda d: measurement(d, "speed")["pairs"][0], "plain_tokens", 1),
         "1 is less than the minimum of 2",
+    ),
+    "no pairs": (
+        lambda d: measurement(d, "speed")["pairs"].clear(),
+        r"pairs: \[\] (should be non-empty|is too short)",
+    ),
+    "pairs and published rates": (
+        put(
+            lambda d: measurement(d, "speed"),
+            "published",
+            published_totals()[2].measurement.to_json()["published"],
+        ),
+        "published totals beside measured runs",
+    ),
+    "rounds and a published rate": (
+        put(
+            lambda d: measurement(d, "speculative"),
+            "published",
+            {"rate": 0.5, "rounds": None, "tokens": None},
+        ),
+        "published totals beside measured runs",
+    ),
+    "published rate above one": (
+        put(
+            lambda d: d["entries"]["speculative k=3"],
+            "measurement",
+            {
+                **published_totals()[0].measurement.to_json(),
+                "published": {"rate": 1.5, "rounds": None, "tokens": None},
+            },
+        ),
+        "published.rate: 1.5 is greater than the maximum",
     ),
     "lopsided draft cost": (
         lambda d: measurement(d, "draft_cost")["target_ms"].pop(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from typing import Callable
 
 import numpy as np
 
@@ -13,83 +14,111 @@ from specdec_worker.model import Context
 TOP = 50
 
 
-def _forced(context: Context, prompt: list[int], text: list[int], width: int, keep: Any) -> None:
-    """Clean passes (no rollback) over ``text`` behind its prompt, ``width`` tokens at a time.
+class Clean:
+    """Clean passes (no rollback) over one text behind its prompt: one token at a time, then in batches.
 
-    ``keep(position, logits)`` gets, for every token of the text, the row that would have chosen it.
+    Per token of the text the logits of the one-token pass's top candidates and of the token itself are
+    kept; ``delta(width)`` is how far passes of ``width`` tokens lie from them, the largest per token.
     """
-    context.clear()
-    context.prefill(prompt)
-    keep(0, context.logits((len(prompt) - 1) % context.n_batch))
-    for start in range(0, len(text) - 1, width):
-        batch = text[start : min(start + width, len(text) - 1)]
-        context.decode(batch, "all")
-        for row in range(len(batch)):
-            keep(start + row + 1, context.logits(row))
 
+    def __init__(self, context: Context, prompt: list[int], text: list[int]) -> None:
+        self._context = context
+        self._prompt = prompt
+        self._text = text
+        self._delta: dict[int, Any] = {}
+        self.ids: list[Any] = []
+        self.values: list[Any] = []
+        self.best: list[tuple[int, float]] = []
+        self._pass(1, self._keep)
 
-def compare(
-    context: Context, source: Any, prompt: list[int], k: int, n_predict: int, plain: Any = None
-) -> tuple[dict[str, Any], Any]:
-    """Speculate and hold every token and its logits against clean passes.
+    def delta(self, width: int) -> Any:
+        """The largest logit difference at each token, float64 of shape (tokens,); zero for width 1."""
+        if width not in self._delta:
+            found = np.zeros(len(self._text))
+            if width > 1:
 
-    Gives the evidence and the plain run's tokens, which serve the next draft length.
-    The logits compared are those of the clean one-token pass's top candidates and of the chosen token.
-    """
-    if plain is None:
-        plain = generate.plain(context, prompt, n_predict)["tokens"]
-    own: list[Any] = []
-    run = generate.speculate(context, source, prompt, k, n_predict, lambda row: own.append(row.copy()))
-    text = run["tokens"]
-    differs = [i for i, pair in enumerate(zip(plain, text)) if pair[0] != pair[1]]
-    first = differs[0] if differs else None
-    if first is None and len(plain) != len(text):
-        first = min(len(plain), len(text))
+                def compare(position: int, logits: Any) -> None:
+                    difference = np.abs(logits[self.ids[position]] - self.values[position])
+                    found[position] = float(difference.max())
 
-    ids: list[Any] = []
-    clean: list[Any] = []
-    best: list[tuple[int, float]] = []
+                self._pass(width, compare)
+            self._delta[width] = found
+        return self._delta[width]
 
-    def keep_single(position: int, logits: Any) -> None:
+    def _keep(self, position: int, logits: Any) -> None:
         count = min(TOP, logits.shape[0])
-        chosen = np.append(np.argpartition(logits, -count)[-count:], text[position])
-        ids.append(chosen)
-        clean.append(logits[chosen].astype(np.float64))
+        chosen = np.append(np.argpartition(logits, -count)[-count:], self._text[position])
+        self.ids.append(chosen)
+        self.values.append(logits[chosen].astype(np.float64))
         top = int(logits.argmax())
-        best.append((top, float(logits[top])))
+        self.best.append((top, float(logits[top])))
 
-    _forced(context, prompt, text, 1, keep_single)
-    widths = sorted({n + 1 for n in run["drafted"]})
-    delta = np.zeros(len(text))
+    def _pass(self, width: int, keep: Callable[[int, Any], None]) -> None:
+        """Call ``keep`` with every token's place and the row that would have chosen it."""
+        context, text = self._context, self._text
+        context.clear()
+        context.prefill(self._prompt)
+        keep(0, context.logits((len(self._prompt) - 1) % context.n_batch))
+        for start in range(0, len(text) - 1, width):
+            batch = text[start : min(start + width, len(text) - 1)]
+            context.decode(batch, "all")
+            for row in range(len(batch)):
+                keep(start + row + 1, context.logits(row))
 
-    def keep_wide(position: int, logits: Any) -> None:
-        difference = np.abs(logits[ids[position]] - clean[position]).max()
-        delta[position] = max(delta[position], float(difference))
 
-    for width in widths:
-        if width > 1:
-            _forced(context, prompt, text, width, keep_wide)
-    spread = np.array([float(np.abs(own[i][ids[i]] - clean[i]).max()) for i in range(len(text))])
-    margins = [
-        {
-            "position": i,
-            "token": text[i],
-            "best": best[i][0],
-            "margin": best[i][1] - float(clean[i][-1]),
-            "delta": float(delta[i]),
+class Evidence:
+    """Comparisons on one prompt; what doesn't depend on the draft length is made once."""
+
+    def __init__(self, context: Context, prompt: list[int], n_predict: int) -> None:
+        self._context = context
+        self._prompt = prompt
+        self._n_predict = n_predict
+        self._plain: list[int] = generate.plain(context, prompt, n_predict)["tokens"]
+        self._clean: dict[tuple[int, ...], Clean] = {}
+
+    def compare(self, source: Any, k: int) -> dict[str, Any]:
+        """Speculate and hold every token and its logits against clean passes."""
+        own: list[Any] = []
+        run = generate.speculate(
+            self._context, source, self._prompt, k, self._n_predict, lambda row: own.append(row.copy())
+        )
+        text: list[int] = run["tokens"]
+        clean = self._clean.get(tuple(text))
+        if clean is None:
+            clean = self._clean[tuple(text)] = Clean(self._context, self._prompt, text)
+        widths = sorted({n + 1 for n in run["drafted"]})
+        delta = np.max([clean.delta(width) for width in [1, *widths]], axis=0)
+        spread = [
+            float(np.abs(logits[ids] - values).max())
+            for logits, ids, values in zip(own, clean.ids, clean.values)
+        ]
+        margins = [
+            {
+                "position": i,
+                "token": token,
+                "best": best,
+                "margin": top - float(clean.values[i][-1]),
+                "delta": float(delta[i]),
+            }
+            for i, (token, (best, top)) in enumerate(zip(text, clean.best))
+            if token != best
+        ]
+        worst = int(np.argmax(spread))
+        return {
+            "tokens": len(text),
+            "first_difference": _first_difference(self._plain, text),
+            "margins": margins,
+            "noise": float(delta.max()),
+            "difference": spread[worst],
+            "difference_at": worst,
+            "widths": widths,
+            "plain": self._plain,
+            "speculative": text,
         }
-        for i in range(len(text))
-        if text[i] != best[i][0]
-    ]
-    worst = int(spread.argmax())
-    return {
-        "tokens": len(text),
-        "first_difference": first,
-        "margins": margins,
-        "noise": float(delta.max()),
-        "difference": float(spread[worst]),
-        "difference_at": worst,
-        "widths": widths,
-        "plain": plain,
-        "speculative": text,
-    }, plain
+
+
+def _first_difference(plain: list[int], text: list[int]) -> int | None:
+    for i, (ours, theirs) in enumerate(zip(plain, text)):
+        if ours != theirs:
+            return i
+    return None if len(plain) == len(text) else min(len(plain), len(text))

@@ -31,7 +31,7 @@ class Session:
         self._models: dict[tuple[Any, ...], Model] = {}
         self._contexts: dict[int, Context] = {}
         self._next = 1
-        self._plain: dict[tuple[Any, ...], list[int]] = {}
+        self._evidence: dict[tuple[Any, ...], exact.Evidence] = {}
         self._requests: dict[str, Callable[..., dict[str, Any]]] = {
             "hello": self.hello,
             "load": self.load,
@@ -81,7 +81,7 @@ class Session:
         """Free a context, and its model when no other context uses it."""
         gone = self._context(context)
         del self._contexts[context]
-        self._plain = {key: run for key, run in self._plain.items() if key[0] != context}
+        self._evidence = {key: kept for key, kept in self._evidence.items() if key[0] != context}
         gone.free()
         if not any(other.model is gone.model for other in self._contexts.values()):
             self._models = {key: model for key, model in self._models.items() if model is not gone.model}
@@ -131,10 +131,9 @@ class Session:
     ) -> dict[str, Any]:
         """Speculative against plain decoding, with the evidence for every difference."""
         key = (context, tuple(tokens), n_predict)
-        evidence, self._plain[key] = exact.compare(
-            self._context(context), self._source(source), tokens, k, n_predict, self._plain.get(key)
-        )
-        return evidence
+        if key not in self._evidence:
+            self._evidence[key] = exact.Evidence(self._context(context), tokens, n_predict)
+        return self._evidence[key].compare(self._source(source), k)
 
     def quantize(self, *, source: str, target: str, ftype: int, threads: int) -> dict[str, Any]:
         """Write a requantised copy."""

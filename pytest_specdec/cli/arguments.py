@@ -1,0 +1,34 @@
+"""Arguments that several commands take."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+
+def add_ratio(parser: argparse.ArgumentParser) -> None:
+    """Declare the ratio from which a step is a cliff."""
+    told = "smallest T(N) ÷ T(size before) of a cliff (default: 1.4)"
+    parser.add_argument("--ratio", type=_ratio, default=1.4, metavar="NUMBER", help=told)
+
+
+def number(given: str, *, above: float = -math.inf, low: float = -math.inf) -> float:
+    """Read a finite number greater than `above` and at least `low`.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    try:
+        value = float(given)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, not {given!r}") from None
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"must be a finite number, not {given}")
+    if value <= above or value < low:
+        bound = f"above {above:g}" if above > -math.inf else f"at least {low:g}"
+        raise argparse.ArgumentTypeError(f"must be {bound}, not {given}")
+    return value
+
+
+def _ratio(given: str) -> float:
+    return number(given, above=1.0)

@@ -1,0 +1,1 @@
+"""Verify cost curves out of what others wrote: text in, curves out, every fault with its file and line."""

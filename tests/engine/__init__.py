@@ -1,0 +1,1 @@
+"""The way to llama.cpp, and what stands in its place."""
