@@ -115,7 +115,7 @@ def finish(run: Run) -> None:
     own = haul(run)
     hauls = [own] if own is not None else []
     hauls += [Haul.from_json(json.loads(text)) for text in run.shipped]
-    run.notes += [line for one in hauls for line in _answers(one)]
+    run.notes += [line for one in hauls for line in _answers(one, replayed=run.replay is not None)]
     if run.replay is not None:
         run.notes.append(f"{run.replay.told}: {run.replay.name}")
     # What one step can't write is no reason for the next not to.
@@ -138,7 +138,7 @@ def _faults_of(run: Run) -> Iterator[None]:
         run.faults.append(str(error))
 
 
-def _answers(one: Haul) -> list[str]:
+def _answers(one: Haul, *, replayed: bool) -> list[str]:
     """Say of every pair whose speed was measured whether speculation pays."""
     runs = [(kept.pair, kept.measurement) for kept in one.kept if isinstance(kept.measurement, SpeedRun)]
     if not runs:
@@ -146,7 +146,7 @@ def _answers(one: Haul) -> list[str]:
     # A run that measured nothing ends well without numpy.
     from pytest_specdec.checks.speed import answer
 
-    return [f"{pair}: {answer(run)}" for pair, run in runs]
+    return [f"{pair}: {answer(run, replayed=replayed)}" for pair, run in runs]
 
 
 def _record(run: Run, one: Haul) -> None:

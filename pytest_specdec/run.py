@@ -232,11 +232,17 @@ class Run:
         return f"{NOTHING}: {'; '.join(dict.fromkeys(reasons))}"
 
     def summary(self) -> list[str]:
-        """Return the lines that end a run: the table of verdicts, and what became of baselines."""
+        """Return the lines that end a run: the table of verdicts, ledgers, and what became of baselines."""
         from pytest_specdec.reports.terminal import summary_table
 
         rows = [(result.nodeid, verdict) for result in self.results.values() for verdict in result.verdicts]
-        return [*summary_table(rows), *self.notes]
+        ledgers = [
+            line
+            for nodeid, verdict in rows
+            if verdict.limit.startswith("ledger_closes") and verdict.section
+            for line in ("", f"{nodeid}: {verdict.because}", *verdict.section.splitlines())
+        ]
+        return [*summary_table(rows), *ledgers, *self.notes]
 
     def close(self) -> None:
         """End the worker of the bench."""

@@ -53,6 +53,7 @@ class Rig:
         self._hello: dict[str, Any] | None = None
         self._tokens: dict[tuple[str, str, str], list[int]] = {}
         self._proven: set[tuple[int, int]] = set()
+        self._facts: dict[Path, ModelFacts] = {}
 
     def hello(self) -> dict[str, Any]:
         """The worker's hello, asked once.
@@ -74,7 +75,7 @@ class Rig:
                 "no target model: give --specdec-target PATH, or @specdec(target=...) on the test",
                 missing=True,
             )
-        return _found(settings.target)
+        return self._checked(_found(settings.target))
 
     def draft(self, settings: Settings) -> ModelRef:
         """The draft's file, derived from the target first where its name says so."""
@@ -85,7 +86,7 @@ class Rig:
             )
         spec = parse(settings.draft)
         if spec.kind != "derived":
-            return _found(settings.draft)
+            return self._checked(_found(settings.draft))
 
         def quantize(source: Path, target: Path, ftype: str) -> None:
             self.hello()
@@ -103,8 +104,8 @@ class Rig:
     def facts(self, settings: Settings, *, draft: bool) -> dict[str, ModelFacts | None]:
         """What the files say of themselves; the draft's only where one is in use."""
         return {
-            "target": _described(self.target(settings)),
-            "draft": _described(self.draft(settings)) if draft else None,
+            "target": self._described(self.target(settings)),
+            "draft": self._described(self.draft(settings)) if draft else None,
         }
 
     def context(self, model: ModelRef, settings: Settings, role: str) -> Loaded:
@@ -175,6 +176,16 @@ class Rig:
             )
         self._proven.add(token)
 
+    def _checked(self, model: ModelRef) -> ModelRef:
+        # What the file itself shows to be wrong is said in better words than llama.cpp's.
+        self._described(model)
+        return model
+
+    def _described(self, model: ModelRef) -> ModelFacts:
+        if model.path not in self._facts:
+            self._facts[model.path] = describe(model.path)
+        return self._facts[model.path]
+
     def close(self) -> None:
         """End the worker."""
         self.engine.close()
@@ -192,7 +203,3 @@ def _found(name: str) -> ModelRef:
         return resolve(name)
     except ModelNotFound as error:
         raise NotMeasured(str(error), missing=True) from None
-
-
-def _described(model: ModelRef) -> ModelFacts:
-    return describe(model.path)

@@ -227,7 +227,8 @@ class Bench:
             **self._canonical("ledger", self.settings),
             "k": ",".join(map(str, fit_on)) + "/" + ",".join(map(str, held_out)),
         }
-        return self._once("ledger", values, LedgerRun, lambda: accounts.ledger(self, fit_on, held_out))
+        run = self._once("ledger", values, LedgerRun, lambda: accounts.ledger(self, fit_on, held_out))
+        return run if self.session.replay is None else replayed.ledger_of(run, fit_on, held_out)
 
     def _at(self, k: int | None) -> Settings:
         return self.settings if k is None else self.settings.merged(k=k)

@@ -116,12 +116,12 @@ def min_speedup(
     return Verdict(outcome, metric, seen.value, low, high, limit, because, pairs_section(run))
 
 
-def answer(run: SpeedRun, *, alpha: float | None = None) -> str:
+def answer(run: SpeedRun, *, alpha: float | None = None, replayed: bool = False) -> str:
     """Say in one sentence whether speculation pays here, on the bounds of the speedup."""
     seen = speedup(run, alpha=alpha)
     if seen is None:
         return "whether speculation pays was not measured: no text went past its first token"
-    here = "here" if run.source == "measured" else "where these numbers are from"
+    here = "where these numbers are from" if replayed or run.source != "measured" else "here"
     if seen.low > 1:
         verdict = f"speculation pays {here}"
     elif seen.high < 1:

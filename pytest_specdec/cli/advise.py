@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import Final
@@ -31,7 +30,6 @@ from pytest_specdec.reports.advice import advice_lines
 from pytest_specdec.reports.advice import ledger_lines
 from pytest_specdec.reports.advice import percent
 from pytest_specdec.store import BaselineError
-from pytest_specdec.store import load_file
 from pytest_specdec.store.published import machine_baselines
 
 
@@ -132,12 +130,8 @@ def known_of(arguments: argparse.Namespace) -> Known:
     given = any(getattr(arguments, name) is not None for name in YIELDS)
     if arguments.replay is not None:
         known = _of_machine(arguments.replay, arguments.pair, with_runs=not given)
-    elif files.is_baseline(files.text_of(arguments.file)):
-        baseline = load_file(Path(arguments.file))
-        title = f"{baseline.pair} on {baseline.machine_name}"
-        known = terms.of_entries(baseline.entries.values(), title, arguments.file, with_runs=not given)
     else:
-        known = _of_curves(arguments.file, arguments.curve)
+        known = _of_file(arguments.file, arguments.curve, with_runs=not given)
     base = known.curve.verify.medians_ms().get(1)
     changes: dict[str, Any] = {}
     if given:
@@ -280,13 +274,18 @@ def _of_machine(name: str, pair: str | None, *, with_runs: bool) -> Known:
     return terms.of_entries(entries, title, str(by_pair[wanted].path), with_runs=with_runs)
 
 
-def _of_curves(path: str, wanted: str | None) -> Known:
-    found = pick(files.curves(path), wanted, files.name_of(path))
+def _of_file(path: str, wanted: str | None, *, with_runs: bool) -> Known:
+    text, name = files.text_of(path), files.name_of(path)
+    baseline = files.baseline_of(path, text)
+    if baseline is not None:
+        title = f"{baseline.pair} on {baseline.machine_name}"
+        return terms.of_entries(baseline.entries.values(), title, path, with_runs=with_runs)
+    found = pick(files.curves(path, text), wanted, name)
     if len(found) > 1:
         listed = "; ".join(f"{number}: {curve.name}" for number, curve in enumerate(found, 1))
-        raise ValueError(f"{files.name_of(path)} has several curves: choose one with --curve: {listed}")
-    name = found[0].name
-    return Known(f"{files.name_of(path)}{f': {name}' if name else ''}", found[0])
+        raise ValueError(f"{name} has several curves: choose one with --curve: {listed}")
+    own = found[0].name
+    return Known(f"{name}{f': {own}' if own else ''}", found[0])
 
 
 def _yields(arguments: argparse.Namespace) -> Mapping[int, float]:

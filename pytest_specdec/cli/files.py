@@ -20,17 +20,15 @@ MAX_BYTES: Final = 64 * 2**20
 STDIN: Final = "-"
 
 
-def curves(path: str) -> list[Curve]:
-    """Return the curves of a file, or of standard input for "-".
+def curves(path: str, text: str) -> list[Curve]:
+    """Return the curves of a file, given its text.
 
     Raises:
-        BadFile: it can't be read, or holds no curve.
+        BadFile: it holds no curve.
         BaselineError: it is a damaged baseline.
     """
-    text = text_of(path)
-    if is_baseline(text):
-        return baseline_curves(load_file(Path(path)))
-    return read.curves(text, name_of(path))
+    baseline = baseline_of(path, text)
+    return read.curves(text, name_of(path)) if baseline is None else baseline_curves(baseline)
 
 
 def baseline_curves(baseline: Baseline) -> list[Curve]:
@@ -50,7 +48,7 @@ def baseline_curves(baseline: Baseline) -> list[Curve]:
 
 
 def text_of(path: str) -> str:
-    """Return a file's text.
+    """Return a file's text, that of standard input for "-".
 
     Raises:
         BadFile: it can't be read, is no text, or larger than any such file.
@@ -75,15 +73,24 @@ def text_of(path: str) -> str:
         raise BadFile(name, line, "is no UTF-8 text") from None
 
 
-def is_baseline(text: str) -> bool:
-    """Say whether a text is a baseline's, whatever its state."""
+def baseline_of(path: str, text: str) -> Baseline | None:
+    """Return the baseline in a file whose text is one's, whatever its state; None for other texts.
+
+    Raises:
+        BadFile: it comes from standard input, where the baseline's own errors would have no file to name.
+        BaselineError: it is damaged.
+    """
     if not text.lstrip("\ufeff \t\r\n").startswith("{") or '"schema_version"' not in text:
-        return False
+        return None
     try:
         document = json.loads(text.lstrip("\ufeff"))
     except (ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and "schema_version" in document
+        return None
+    if not isinstance(document, dict) or "schema_version" not in document:
+        return None
+    if path == STDIN:
+        raise BadFile(name_of(path), None, "is a baseline: name its file instead")
+    return load_file(Path(path))
 
 
 def name_of(path: str) -> str:

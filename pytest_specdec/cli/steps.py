@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read and print; what is wrong with the file goes to stderr."""
     try:
-        found = pick(files.curves(arguments.file), arguments.curve, files.name_of(arguments.file))
+        text, name = files.text_of(arguments.file), files.name_of(arguments.file)
+        found = pick(files.curves(arguments.file, text), arguments.curve, name)
     except (BadFile, BaselineError) as error:
         print(f"specdec steps: {error}", file=sys.stderr)
         return USAGE

@@ -67,6 +67,9 @@ def of_entries(entries: Iterable[Entry], title: str, name: str, *, with_runs: bo
     curve, remarks = _curve(kept, runs, name)
     if others:
         remarks.append(f"other sweeps, with other settings, are left out: {others}")
+    prefill = [s.draft_prefill_ms for run in runs.values() for s in run.speculations]
+    if any(prefill):
+        remarks.append(f"the draft's prefill, {mean(prefill):.1f} ms per prompt, is in no rate")
     method = next((run.method for run in runs.values()), "")
     method = method or next((cost.method for cost in _all(kept, DraftCost)), "")
     yields = {k: tokens for k, run in runs.items() if (tokens := _tokens_per_round(run)) is not None}
@@ -148,8 +151,15 @@ def _tokens_per_round(run: SpeculativeRun) -> float | None:
 
 
 def _rates(runs: Mapping[int, SpeculativeRun], speeds: Mapping[int, SpeedRun]) -> dict[int, float]:
-    """Rates from one kind of run only: the runs' own, or, where one has none, those of the speed runs."""
-    own = {k: rate for k, run in runs.items() if (rate := run.tokens_per_s) is not None}
+    """Rates from one kind of run only: the runs' own, or, where one has none, those of the speed runs.
+
+    The draft's prefill belongs to no round: the runs' own rates leave it out.
+    """
+    own = {}
+    for k, run in runs.items():
+        ms = sum(s.decode_ms - s.draft_prefill_ms for s in run.speculations)
+        if ms > 0:
+            own[k] = 1000.0 * sum(max(len(s.tokens) - 1, 0) for s in run.speculations) / ms
     if len(own) == len(runs):
         return own
     return {k: speeds[k].speculative_tokens_per_s() for k in runs if k in speeds}

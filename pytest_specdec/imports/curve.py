@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
 from pytest_specdec.measurements import VerifyCurve
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 # From the median absolute deviation to the standard deviation, where times are normal.
 MAD_TO_SD = 1.4826
+# Largest standard deviation, in units of the time itself.
+MAX_NOISE = 10.0
+# A time or rate below this is none.
+TINY = 1e-9
 
 
 class BadFile(ValueError):
@@ -66,7 +71,10 @@ def unpaired(
     the root of their number: repetitions that follow each other vary less than those of another day.
     """
     sizes = sorted(times)
-    noise = tuple((deviations or {}).get(n, _spread(times[n])) for n in sizes)
+    # Bounds grow with e to the noise: more than this says no more and would overflow.
+    noise = tuple(
+        min((deviations or {}).get(n, _spread(times[n])), MAX_NOISE * median(times[n])) for n in sizes
+    )
     curve = VerifyCurve(
         tuple(sizes), tuple((tuple(times[n]),) for n in sizes), depth=depth, rows=rows, source=source
     )

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from typing import Final
 
+from pytest_specdec.imports.curve import TINY
 from pytest_specdec.imports.curve import BadFile
 from pytest_specdec.imports.curve import Curve
 from pytest_specdec.imports.curve import finite
@@ -267,6 +268,6 @@ def _whole(row: Row, field: str, name: str, low: int) -> int:
 
 def _positive(value: object, field: str, row: Row, name: str) -> float:
     number = finite(value)
-    if number is None or number <= 0:
+    if number is None or number < TINY:
         raise BadFile(name, row.line, f"{field} holds {value!r}, not a number above 0")
     return number

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Final
 
+from pytest_specdec.imports.curve import TINY
 from pytest_specdec.imports.curve import BadFile
 from pytest_specdec.imports.curve import Curve
 from pytest_specdec.imports.curve import finite
@@ -142,7 +143,7 @@ class _Column:
     def _number(self, line: int, cells: Sequence[str], column: int, *, low: bool = False) -> float:
         cell = cells[column]
         number = finite(cell)
-        if number is None or number < 0 or (number == 0 and not low):
+        if number is None or number < 0 or (number < TINY and not low):
             hint = "; decimals are written with a point" if "," in cell else ""
             wanted = "at least 0" if low else "above 0"
             raise BadFile(self.name, line, f"{self.header[column]} is {cell!r}, not a number {wanted}{hint}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -43,8 +45,8 @@ def curve(costs: Mapping[int, float] = COSTS, **fields: Any) -> VerifyCurve:
     return VerifyCurve(tuple(costs), samples, **fields)
 
 
-def run(k: int, *, slower: float = 1.0) -> SpeculativeRun:
-    """Twenty rounds that cost what the terms say."""
+def run(k: int, *, slower: float = 1.0, prefill_ms: float = 0.0) -> SpeculativeRun:
+    """Twenty rounds that cost what the terms say, after the draft's prefill."""
     accepted = [ACCEPTED[k] // 20 + (r < ACCEPTED[k] % 20) for r in range(20)]
     ms = (k * DRAFT_MS + COSTS[k + 1] + OVERHEAD_MS) * slower
     one = Speculation(
@@ -57,8 +59,8 @@ def run(k: int, *, slower: float = 1.0) -> SpeculativeRun:
         draft_ms=(k * DRAFT_MS,) * 20,
         verify_ms=(COSTS[k + 1],) * 20,
         prefill_ms=9.0,
-        draft_prefill_ms=0.0,
-        decode_ms=20 * ms,
+        draft_prefill_ms=prefill_ms,
+        decode_ms=20 * ms + prefill_ms,
         forward_ms=20 * ms,
         stop="limit",
     )
@@ -156,6 +158,13 @@ def test_the_ledger_of_a_baseline_finds_the_terms_it_was_made_with(
     assert (
         "k = 5, 7 predicted within -0.0% to +0.0%" in out or "k = 5, 7 predicted within +0.0% to +0.0%" in out
     )
+
+
+def test_the_drafts_prefill_belongs_to_no_round(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [run(k, prefill_ms=500.0) for k in ACCEPTED]
+    data = told(capsys, baseline(tmp_path, curve(), decode(), *runs))
+    assert data["terms"]["overhead_ms"] == pytest.approx(OVERHEAD_MS)
+    assert data["remarks"] == ["the draft's prefill, 500.0 ms per prompt, is in no rate"]
 
 
 def test_a_false_term_shows_in_the_residuals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -352,6 +361,13 @@ def test_llama_bench_curves_remind_of_their_rows(tmp_path: Path, capsys: pytest.
     out = shown(capsys, str(path), "--alpha", "0.8", "--draft-ms", "1")
     assert "best draft length: k = 1, worth 1.50x" in out
     assert "llama-bench asks for the logits of the last row only" in out.splitlines()[-1]
+
+
+def test_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"N,ms\n1,10\n2,11\n")))
+    out = shown(capsys, "-", "--alpha", "0.8", "--draft-ms", "1")
+    assert out.startswith("standard input\n")
+    assert "best draft length: k = 1, worth 1.50x" in out
 
 
 def test_rates_of_some_runs_only_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,6 +144,8 @@ def test_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     assert "no cliff up to N = 2" in shown(capsys, "-")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"N,ms\n1,x\n")))
     assert refused(capsys, "-") == "specdec steps: standard input:2: ms is 'x', not a number above 0\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"schema_version": 1}')))
+    assert refused(capsys, "-") == "specdec steps: standard input: is a baseline: name its file instead\n"
 
 
 def test_what_cannot_be_read_is_told(

@@ -141,6 +141,14 @@ def test_sizes_that_come_twice_are_joined() -> None:
     assert curve.noise_ms[0] > 3 * curve.noise_ms[1]
 
 
+@pytest.mark.parametrize("spread", ["0.10", "99999.00"])
+def test_an_absurd_spread_leaves_everything_open(spread: str) -> None:
+    text = as_md([Bench(1, (10.0,)), Bench(2, (31.0,))]).replace("± 0.00", f"± {spread}")
+    steps = one(text).steps()
+    assert len(steps.cliffs) == (spread == "0.10")
+    assert len(steps.straddling) == (spread != "0.10")
+
+
 def test_single_runs_have_no_noise() -> None:
     assert one(as_json([Bench(1, (10.0,)), Bench(2, (11.0,))])).noise_ms is None
 

@@ -112,6 +112,7 @@ def test_empty_cells_are_sizes_that_were_not_measured() -> None:
         ("N,ms\n1,10\n\n2,0\n", "table:4: ms is '0', not a number above 0"),
         ("N,ms\n1,10\n2,-3\n", "table:3: ms is '-3', not a number above 0"),
         ("N,ms\n1,10\n2,nan\n", "table:3: ms is 'nan', not a number above 0"),
+        ("N,tok/s\n1,10\n2,1e-320\n", "table:3: tok/s is '1e-320', not a number above 0"),
         ("N,ms\n1,10\n2,inf\n", "table:3: ms is 'inf', not a number above 0"),
         ("N,ms,sd\n1,10,1\n2,11,-1\n", "table:3: sd is '-1', not a number at least 0"),
         ("N,ms\n1.5,10\n", "table:2: N is '1.5', not a whole number of at least 1"),

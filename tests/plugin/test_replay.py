@@ -239,18 +239,27 @@ def test_the_fixtures_replay_too(mac: Project) -> None:
             assert [run.published.rate for run in specdec.sweep([1, 3]).values()] == [0.7143, 0.52]
             assert specdec.speed(k=3, until=lambda run: False).speculative_tokens_per_s() == 65.28
             assert specdec.draft_cost().draft_ms == (2.817,)
-            assert [row.k for row in specdec.ledger().tested] == [5, 7]
+            assert [row.k for row in specdec.ledger().tested] == [2, 5]
+            assert [row.k for row in specdec.ledger((1, 2, 3), (4, 5, 7, 11)).tested] == [4, 5, 7, 11]
             specdec.check(cliff_at(9))
 
         def test_nothing_to_read(specdec):
             specdec.facts()
 
+        def test_no_such_length(specdec):
+            specdec.ledger((1, 2), (9,))
+
         def test_machine(specdec_machine):
             assert specdec_machine.hard["chip"] == "Apple M5 Pro"
         """
     )
-    result = mac.run(REPLAY, passed=2, failed=1)
-    result.stdout.fnmatch_lines([f"*the replay of {MACHINE} has no model files to read"])
+    result = mac.run(REPLAY, passed=2, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            f"*the replay of {MACHINE} has no model files to read",
+            "*the replayed ledger has no k = 9; it has k = 1, 2, 3, 4, 5, 7, 11",
+        ]
+    )
 
 
 def test_the_json_file_keeps_replayed_and_measured_apart(mac: Project) -> None:
@@ -284,7 +293,7 @@ def test_gates_replay_under_xdist(mac: Project) -> None:
 def test_a_recorded_machine_is_replayed_from_its_folder(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project.test("@cliff_at(9)\n@accept_rate(0.5)\ndef test_it():\n    pass\n")
+    project.test("@cliff_at(9)\n@accept_rate(0.5)\n@min_speedup(1.05)\ndef test_it():\n    pass\n")
     project.run("--specdec-update=new", "--specdec-machine=lab", passed=1)
     asked = project.asked
     (project.path / "conftest.py").unlink()
@@ -292,7 +301,12 @@ def test_a_recorded_machine_is_replayed_from_its_folder(
     result = project.run("--specdec-replay=baselines/lab", passed=1)
     assert project.asked == asked
     told = "replayed from the baselines of lab, not measured here"
-    result.stdout.fnmatch_lines([f"specdec: {told}: machine lab, toy--none"])
+    result.stdout.fnmatch_lines(
+        [
+            f"specdec: {told}: machine lab, toy--none",
+            "toy--none: speculation pays where these numbers are from: *",
+        ]
+    )
     assert all(told in verdict.because for verdict in project.verdicts()["test_it"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -65,8 +66,10 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
 
 
 @pytest.fixture
-def gate(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
+def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Run a test file with real models; worker and models are those of this process."""
+    # A file written twice within a second, at one size, would be taken from its cached bytecode.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def run(source: str, *args: str) -> pytest.RunResult:
         head = "import pytest\nfrom pytest_specdec import *\n"
