@@ -57,7 +57,7 @@ def test_a_rate_out_of_reach_fails_with_its_counts(gate: Callable[..., pytest.Ru
     result = gate(
         """
         @accept_rate(0.99)
-        @specdec(target="gemma-3-270m", k=3, n_predict=32, prompts="default::repeat")
+        @specdec(target="gemma-3-270m", k=3, n_predict=32, prompts="default::code")
         def test_lookup(): pass
         """
     )

@@ -21,7 +21,8 @@ def test_lookup_on_text_that_repeats_pays_most_between_the_cliffs(bench: Callabl
     for k in (3, 7):
         verdict = min_speedup(runs[k], x=1.2)
         assert verdict.outcome is Outcome.PASS, verdict.long_repr()
-    assert _ratio(runs[4]) < min(_ratio(runs[3]), _ratio(runs[7]))
+    # A twentieth for the noise between runs; the distance is three times that and more.
+    assert _ratio(runs[4]) < 1.05 * min(_ratio(runs[3]), _ratio(runs[7]))
 
 
 def _enough(_run: SpeedRun) -> bool:

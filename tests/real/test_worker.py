@@ -91,11 +91,16 @@ def test_a_hang_ends_at_the_timeout(smollm2: Path) -> None:
 
 
 def test_an_interrupt_ends_the_worker(engine: ProcessEngine, smollm2: Path) -> None:
+    # A background job of a shell ignores the signal, and Python then leaves it so.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     pid = engine.hello()["pid"]
     context = _load(engine, smollm2)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        engine.request("decode", context=context, tokens=[1], n_predict=250)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            engine.request("decode", context=context, tokens=[1], n_predict=250)
+    finally:
+        signal.signal(signal.SIGINT, before)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
