@@ -1,0 +1,79 @@
+"""Frozen result types: what was measured, raw, JSON both ways, and as a data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_specdec.measurements.accounts import DraftCost
+from pytest_specdec.measurements.accounts import LedgerRun
+from pytest_specdec.measurements.accounts import MemoryUse
+from pytest_specdec.measurements.accounts import Stages
+from pytest_specdec.measurements.accounts import Timeline
+from pytest_specdec.measurements.curve import VerifyCurve
+from pytest_specdec.measurements.exactness import Exactness
+from pytest_specdec.measurements.exactness import ExactnessCase
+from pytest_specdec.measurements.exactness import TokenMargin
+from pytest_specdec.measurements.generation import DecodeRun
+from pytest_specdec.measurements.generation import Generation
+from pytest_specdec.measurements.generation import PublishedAcceptance
+from pytest_specdec.measurements.generation import PublishedSpeed
+from pytest_specdec.measurements.generation import Speculation
+from pytest_specdec.measurements.generation import SpeculativeRun
+from pytest_specdec.measurements.generation import SpeedPair
+from pytest_specdec.measurements.generation import SpeedRun
+from pytest_specdec.measurements.record import Measurement
+from pytest_specdec.measurements.record import Record
+
+
+__all__ = [
+    "KINDS",
+    "DecodeRun",
+    "DraftCost",
+    "Exactness",
+    "ExactnessCase",
+    "Generation",
+    "LedgerRun",
+    "Measurement",
+    "MemoryUse",
+    "PublishedAcceptance",
+    "PublishedSpeed",
+    "Record",
+    "Speculation",
+    "SpeculativeRun",
+    "SpeedPair",
+    "SpeedRun",
+    "Stages",
+    "Timeline",
+    "TokenMargin",
+    "VerifyCurve",
+    "from_json",
+]
+
+KINDS: Mapping[str, type[Any]] = {
+    cls.kind: cls
+    for cls in (
+        VerifyCurve,
+        DecodeRun,
+        SpeculativeRun,
+        SpeedRun,
+        Exactness,
+        DraftCost,
+        Timeline,
+        MemoryUse,
+        LedgerRun,
+    )
+}
+
+
+def from_json(data: Mapping[str, Any]) -> Measurement:
+    """Rebuild a measurement of any kind.
+
+    Raises:
+        ValueError: the kind is unknown.
+    """
+    kind = data.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"unknown kind of measurement {kind!r}; known: {', '.join(sorted(KINDS))}")
+    measurement: Measurement = KINDS[kind].from_json(data)
+    return measurement
