@@ -22,20 +22,27 @@ from pytest_specdec.measurements.generation import Speculation
 from pytest_specdec.measurements.generation import SpeculativeRun
 from pytest_specdec.measurements.generation import SpeedPair
 from pytest_specdec.measurements.generation import SpeedRun
+from pytest_specdec.measurements.kernels import DepthMap
+from pytest_specdec.measurements.kernels import KernelMap
 from pytest_specdec.measurements.record import Measurement
 from pytest_specdec.measurements.record import Record
+from pytest_specdec.measurements.structure import ProbeResult
+from pytest_specdec.measurements.structure import Structure
 
 
 __all__ = [
     "KINDS",
     "DecodeRun",
+    "DepthMap",
     "DraftCost",
     "Exactness",
     "ExactnessCase",
     "Generation",
+    "KernelMap",
     "LedgerRun",
     "Measurement",
     "MemoryUse",
+    "ProbeResult",
     "PublishedAcceptance",
     "PublishedSpeed",
     "Record",
@@ -44,6 +51,7 @@ __all__ = [
     "SpeedPair",
     "SpeedRun",
     "Stages",
+    "Structure",
     "Timeline",
     "TokenMargin",
     "VerifyCurve",
@@ -62,6 +70,8 @@ KINDS: Mapping[str, type[Any]] = {
         Timeline,
         MemoryUse,
         LedgerRun,
+        KernelMap,
+        Structure,
     )
 }
 
