@@ -20,8 +20,8 @@ class DepthMap(Record):
     ``hidden[i]`` and ``logits[i]`` have one letter per row of batch ``i``: for each row position, its
     distinct bit patterns over all N are numbered in order of appearance (0-9, a-z, A-Z; ``*`` beyond, equal
     to nothing), so that two batches computed row r alike exactly when their letters r are equal. ``""``
-    where a model has no such output. ``digests[i]`` is a hash over the raw bits of the whole batch: comparable
-    between builds while model, tokens and settings are the same.
+    where a model has no such output. ``digests[i]`` is a hash over the raw bits of the whole batch:
+    comparable between builds while model, tokens and settings are the same.
 
     ``repeated[i]``: a second pass over the batch gave the same bits. ``remainder[i]``: how many of the last
     rows were computed as a smaller batch would, proven by bits. ``content``: batch sizes at which row 0
