@@ -8,6 +8,7 @@ from pytest_specdec.marks import accept_length
 from pytest_specdec.marks import accept_rate
 from pytest_specdec.marks import cliff_at
 from pytest_specdec.marks import dip_at
+from pytest_specdec.marks import kernel_thresholds
 from pytest_specdec.marks import ledger_closes
 from pytest_specdec.marks import lossless
 from pytest_specdec.marks import max_draft_cost
@@ -18,6 +19,7 @@ from pytest_specdec.marks import min_speedup
 from pytest_specdec.marks import no_cliff
 from pytest_specdec.marks import plateau
 from pytest_specdec.marks import specdec
+from pytest_specdec.marks import structurally_sound
 from pytest_specdec.marks import within_baseline
 from pytest_specdec.run import SpecdecWarning
 from pytest_specdec.settings import Settings
@@ -36,6 +38,7 @@ __all__ = [
     "accept_rate",
     "cliff_at",
     "dip_at",
+    "kernel_thresholds",
     "ledger_closes",
     "lossless",
     "max_draft_cost",
@@ -46,5 +49,6 @@ __all__ = [
     "no_cliff",
     "plateau",
     "specdec",
+    "structurally_sound",
     "within_baseline",
 ]

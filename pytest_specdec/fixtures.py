@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from pytest_specdec.marks import parse
-from pytest_specdec.marks import stack
+from pytest_specdec.limits import parse
+from pytest_specdec.limits import stack
 from pytest_specdec.run import RUN
 from pytest_specdec.run import Run
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from pytest_specdec.measurements import DecodeRun
     from pytest_specdec.measurements import DraftCost
     from pytest_specdec.measurements import Exactness
+    from pytest_specdec.measurements import KernelMap
     from pytest_specdec.measurements import MemoryUse
     from pytest_specdec.measurements import SpeculativeRun
     from pytest_specdec.measurements import SpeedRun
+    from pytest_specdec.measurements import Structure
     from pytest_specdec.measurements import Timeline
     from pytest_specdec.measurements import VerifyCurve
     from pytest_specdec.models.describe import ModelFacts
@@ -79,6 +81,14 @@ class BoundBench:
     def exactness(self, k: int | None = None) -> Exactness:
         """Compare speculative with plain decoding, token by token."""
         return self._measure("exactness", lambda bench: bench.exactness(k))
+
+    def kernel_map(self, depths: Sequence[int] | None = None) -> KernelMap:
+        """Map which kernel path computes each batch size (default: at the settings' `map_depths`)."""
+        return self._measure("kernel_map", lambda bench: bench.kernel_maps(depths))
+
+    def structure(self, k: int | None = None) -> Structure:
+        """Run every structural probe on target and draft source."""
+        return self._measure("structure", lambda bench: bench.structure(k))
 
     def timeline(self, k: int | None = None) -> Timeline:
         """Account for the wall time of each prompt's request, speculation off and on."""

@@ -6,8 +6,10 @@ import json
 import time
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from typing import Any
 from typing import Final
 from typing import NoReturn
 from typing import TypeVar
@@ -18,9 +20,9 @@ from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.errors import NotMeasured
 from pytest_specdec.bench.prompts import PromptError
 from pytest_specdec.engine.protocol import EngineError
-from pytest_specdec.marks import Limit
-from pytest_specdec.marks import measures
-from pytest_specdec.marks import stack
+from pytest_specdec.limits import Limit
+from pytest_specdec.limits import measures
+from pytest_specdec.limits import stack
 from pytest_specdec.models.errors import ModelError
 from pytest_specdec.models.errors import ModelNotFound
 from pytest_specdec.run import NOTHING
@@ -38,9 +40,9 @@ from pytest_specdec.verdict import worst
 
 if TYPE_CHECKING:
     from pytest_specdec.bench.session import Bench
-    from pytest_specdec.measurements import Measurement
-    from pytest_specdec.plans import Probe
-    from pytest_specdec.plans import Task
+    from pytest_specdec.probe import Probe
+    from pytest_specdec.probe import Task
+    from pytest_specdec.store import Entry
     from pytest_specdec.store import Machine
 
 T = TypeVar("T")
@@ -99,11 +101,13 @@ def machine(run: Run) -> Machine:
     pytest.fail(_short(verdict), pytrace=False)
 
 
-def header(run: Run) -> str:
-    """Return one line on build, device, machine and baselines."""
+def header(run: Run, items: Sequence[pytest.Item] = ()) -> str:
+    """Return one line on build, device, machine and baselines, those of the tests in `items` above all."""
     from pytest_specdec.reports.terminal import device_name
     from pytest_specdec.reports.terminal import header_line
     from pytest_specdec.reports.text import plural
+    from pytest_specdec.store import build_digest
+    from pytest_specdec.store import build_identity
 
     if run.replay is not None:
         return f"specdec: {run.replay.told}: machine {run.replay.name}, {', '.join(run.replay.pairs)}"
@@ -114,9 +118,59 @@ def header(run: Run) -> str:
         return f"specdec: {_absent(run, error, limit='', metric='').because}"
     except EngineError as error:
         return f"specdec: {error.message}"
-    where = f"{run.seen(run.settings.baseline_dir / name)} ({plural(len(pairs), 'pair')})" if pairs else None
+    build = build_identity(hello)
+    told = "; ".join([plural(len(pairs), "pair"), *_other_builds(run, items, build)])
+    if run.settings.compares_live:
+        return header_line(
+            hello,
+            device=device_name(hello, gpu_layers=run.settings.gpu_layers),
+            machine=name,
+            baseline=f"the old arm beside it: {_old_arm(run)}",
+            digest=build_digest(build),
+        )
+    where = f"{run.seen(run.settings.baseline_dir / name)} ({told})" if pairs else None
     device = device_name(hello, gpu_layers=run.settings.gpu_layers)
-    return header_line(hello, device=device, machine=name, baseline=where)
+    return header_line(hello, device=device, machine=name, baseline=where, digest=build_digest(build))
+
+
+def _old_arm(run: Run) -> str:
+    """Say in words what the old arm is."""
+    from pytest_specdec.reports.terminal import build_name
+
+    settings = run.settings
+    try:
+        told = [build_name(run.old_session.hello())]
+    except (NotMeasured, EngineError) as error:
+        # The tests that need it fail with the whole of it.
+        told = [str(error).partition("\n")[0]]
+    told += [f"{name}={value}" for name, value in (*settings.against_env, *settings.against_param)]
+    return ", ".join(told)
+
+
+def _other_builds(run: Run, items: Sequence[pytest.Item], build: Mapping[str, Any]) -> list[str]:
+    """Say what tells the build under test from those that the baselines of these tests were recorded with."""
+    from pytest_specdec.store import BaselineError
+    from pytest_specdec.store import build_differences
+
+    found = []
+    for settings in filter(None, (_settings(run, item) for item in items)):
+        try:
+            baseline = run.baseline(run.bench(settings).pair)
+        except BaselineError:
+            # The tests that need it say so.
+            continue
+        entries = () if baseline is None else baseline.entries.values()
+        newest = max(entries, key=lambda entry: entry.recorded, default=None)
+        if newest is not None:
+            found.append("; ".join(build_differences(newest.build, build)))
+    return [told for told in dict.fromkeys(found) if told]
+
+
+def _settings(run: Run, item: pytest.Item) -> Settings | None:
+    try:
+        return run.settings.merged(**stack(item).settings)
+    except ValueError:
+        return None
 
 
 def annotate(item: pytest.Item, report: pytest.TestReport) -> None:
@@ -138,8 +192,8 @@ def _decide(run: Run, item: pytest.Item, limits: Sequence[Limit], settings: Sett
         refused = NotMeasured(run.refusal)
         return [_absent(run, refused, limit=limit.text, metric=limit.name) for limit in limits]
     try:
-        from pytest_specdec.plans import Probe
         from pytest_specdec.plans import tasks
+        from pytest_specdec.probe import Probe
 
         bench = run.bench(settings)
     except ImportError as error:
@@ -147,18 +201,18 @@ def _decide(run: Run, item: pytest.Item, limits: Sequence[Limit], settings: Sett
 
     started = time.monotonic()
 
-    def stored(kind: str, k: int | None) -> Measurement | None:
-        baseline = run.baseline(bench.pair)
-        entry = None if baseline is None else baseline.get(bench.key(kind, k))
-        return None if entry is None else entry.measurement
+    def stored(asked: Bench, kind: str, k: int | None) -> Entry | None:
+        return run.entry(asked.pair, asked.key(kind, k))
 
     def spent() -> bool:
         return settings.budget is not None and time.monotonic() - started > settings.budget
 
-    def used(kind: str, k: int | None) -> None:
-        run.use(bench, kind, k, item.nodeid)
+    def used(asked: Bench, kind: str, k: int | None) -> None:
+        run.use(asked, kind, k, item.nodeid)
 
-    probe = Probe(bench, stored, lambda: run.no_baseline(bench.pair), used, spent)
+    probe = Probe(
+        bench, stored, lambda: run.no_baseline(bench.pair), used, spent, run.beside(bench, settings)
+    )
     planned = sorted((task for limit in limits for task in tasks(limit)), key=lambda task: task.turn)
     verdicts: list[Verdict] = []
     with run.measuring():

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from typing import Final
 
@@ -21,7 +16,16 @@ from pytest_specdec.values import Switch
 from pytest_specdec.values import Whole
 
 
-METRICS: Final = ("curve", "acceptance", "speedup")
+METRICS: Final = (
+    "kernels",
+    "curve",
+    "acceptance",
+    "draft_cost",
+    "forward_share",
+    "overhead",
+    "speedup",
+)
+PROBES: Final = ("rollback", "batch", "vocabulary", "self-draft", "positions", "context-end", "eog")
 
 
 def cliff_at(n: int, *, ratio: float = 1.4) -> pytest.MarkDecorator:
@@ -185,6 +189,37 @@ def memory_headroom(share: float = 0.10) -> pytest.MarkDecorator:
     return pytest.mark.memory_headroom(_share("share", share))
 
 
+def kernel_thresholds(*ns: int, depth: int = 0) -> pytest.MarkDecorator:
+    """Require that the kernel path changes at exactly these batch sizes; none, when none is named.
+
+    Exact: it compares bits, not times, and holds under any load.
+
+    Args:
+        ns: batch sizes in tokens, 2 or more; each is the first one of its kernel path.
+        depth: tokens in the context before the batch.
+
+    Raises:
+        ValueError: an argument doesn't fit.
+    """
+    sizes = sorted({_whole("ns", n, 2) for n in ns})
+    return pytest.mark.kernel_thresholds.with_args(*sizes, depth=_whole("depth", depth, 0))
+
+
+def structurally_sound(*probes: str) -> pytest.MarkDecorator:
+    """Require that structural probes (all when none is named) find no fault in the pair.
+
+    Args:
+        probes: any of "rollback", "batch", "vocabulary", "self-draft", "positions", "context-end" and "eog".
+
+    Raises:
+        ValueError: an argument doesn't fit.
+    """
+    for probe in probes:
+        if probe not in PROBES:
+            raise ValueError(f"probes must be of {', '.join(PROBES)}, not {probe!r}")
+    return pytest.mark.structurally_sound.with_args(*dict.fromkeys(probes))
+
+
 def lossless() -> pytest.MarkDecorator:
     """Require that speculative decoding yields the target's own tokens, proven near ties aside."""
     return pytest.mark.lossless()
@@ -209,11 +244,13 @@ def min_speedup(x: float, *, k: int | None = None, prove: bool = False) -> pytes
 
 
 def within_baseline(*metrics: str, tolerance: float | None = None) -> pytest.MarkDecorator:
-    """Require that metrics (curve, acceptance, speedup; all when none is named) hold this machine's baseline.
+    """Require that metrics (all when none is named) hold this machine's baseline.
 
     Args:
-        metrics: any of "curve", "acceptance" and "speedup".
-        tolerance: relative change allowed, above 0; when None, each metric's own.
+        metrics: any of "kernels", "curve", "acceptance", "draft_cost", "forward_share", "overhead" and
+            "speedup".
+        tolerance: relative change allowed, above 0; when None, each metric's own (15 %, of the forward share
+            and the speedup 5 %, of the overhead 25 %). Counters may not change at all.
 
     Raises:
         ValueError: an argument doesn't fit.
@@ -250,6 +287,8 @@ LIMITS: Final[Mapping[str, Callable[..., pytest.MarkDecorator]]] = {
         accept_length,
         accept_at,
         lossless,
+        kernel_thresholds,
+        structurally_sound,
         min_speedup,
         ledger_closes,
         min_forward_share,
@@ -258,162 +297,6 @@ LIMITS: Final[Mapping[str, Callable[..., pytest.MarkDecorator]]] = {
     )
 }
 MARKS: Final[Mapping[str, Callable[..., pytest.MarkDecorator]]] = {"specdec": specdec, **LIMITS}
-
-# Fixtures that may measure.
-_MEASURING: Final = frozenset({"specdec", "specdec_factory"})
-# A test has one first cliff: here the last mark of a level speaks for it.
-_ONE_OF_A_LEVEL: Final = frozenset({"cliff_at"})
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A limit mark, read: `arguments` by name with defaults filled in, `text` as a user would write it."""
-
-    name: str
-    arguments: Mapping[str, Any]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """What an item's marks come to: the limits that hold, and what its `specdec` marks set."""
-
-    limits: tuple[Limit, ...]
-    settings: Mapping[str, Any]
-
-
-def parse(mark: pytest.Mark | pytest.MarkDecorator) -> Limit:
-    """Read a limit mark, however it was written, by calling its function.
-
-    Raises:
-        ValueError: no limit mark, or its arguments don't fit; the message begins with the mark.
-    """
-    name = mark.name
-    if name not in LIMITS:
-        raise ValueError(f"{name} is no limit; limits: {', '.join(LIMITS)}")
-    made = validated(mark)
-    signature = inspect.signature(LIMITS[name])
-    bound = signature.bind(*made.args, **made.kwargs)
-    bound.apply_defaults()
-    return Limit(name, dict(bound.arguments), f"{name}({', '.join(_written(signature, bound.arguments))})")
-
-
-def validated(mark: pytest.Mark | pytest.MarkDecorator) -> pytest.Mark:
-    """Return one of this plugin's marks with its arguments checked and of builtin types.
-
-    Raises:
-        ValueError: the arguments don't fit; the message begins with the mark.
-    """
-    try:
-        return MARKS[mark.name](*mark.args, **mark.kwargs).mark
-    except (TypeError, ValueError) as error:
-        values = [repr(value) for value in mark.args]
-        values += [f"{key}={value!r}" for key, value in mark.kwargs.items()]
-        raise ValueError(f"{mark.name}({', '.join(values)}): {error}") from None
-
-
-def stack(item: pytest.Item) -> Stack:
-    """Collect the marks that hold for an item, from its package to its `pytest.param`; nearer ones win.
-
-    Raises:
-        ValueError: a mark's arguments don't fit.
-    """
-    limits: dict[str, list[pytest.Mark]] = {}
-    settings: dict[str, Any] = {}
-    for level in _levels(item):
-        for name in LIMITS:
-            if own := [mark for mark in level if mark.name == name]:
-                limits[name] = own[-1:] if name in _ONE_OF_A_LEVEL else own
-        for mark in level:
-            if mark.name == "specdec":
-                settings.update(validated(mark).kwargs)
-    parsed = {limit.text: limit for name in LIMITS for limit in map(parse, limits.get(name, ()))}
-    return Stack(tuple(parsed.values()), settings)
-
-
-def is_gated(item: pytest.Item) -> bool:
-    """Say whether any limit mark holds for an item."""
-    return any(mark.name in LIMITS for mark in item.iter_markers())
-
-
-def problems(items: Iterable[pytest.Item]) -> list[str]:
-    """Say what is wrong with the marks of collected items: file:line, test, mark and reason, one line each.
-
-    A limit mark on an item that never reaches `pytest_pyfunc_call`, such as a unittest method or a doctest,
-    is wrong too: nothing would hold it.
-    """
-    found: dict[tuple[int, str], list[pytest.Item]] = {}
-    for item in items:
-        for mark in item.iter_markers():
-            if mark.name in MARKS and (wrong := _wrong(item, mark)):
-                found.setdefault((id(mark), wrong), []).append(item)
-    return [
-        f"{_place(first)}: {wrong}" + (f" (and on {len(more)} more)" if more else "")
-        for (_, wrong), (first, *more) in found.items()
-    ]
-
-
-def measures(item: pytest.Item) -> bool:
-    """Say whether an item is a gate: a limit mark holds for it, or it asks for a fixture that measures."""
-    return is_gated(item) or not _MEASURING.isdisjoint(getattr(item, "fixturenames", ()))
-
-
-def help_lines() -> Iterable[str]:
-    """Yield one line per mark for `pytest --markers`."""
-    for name, function in MARKS.items():
-        signature = inspect.signature(function)
-        bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
-        written = signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)
-        told = (inspect.getdoc(function) or "").split("\n\n")[0]
-        yield f"{name}{written}: {told}"
-
-
-def _wrong(item: pytest.Item, mark: pytest.Mark) -> str:
-    try:
-        validated(mark)
-    except ValueError as error:
-        return str(error)
-    if mark.name not in LIMITS or not (reason := _out_of_reach(item)):
-        return ""
-    return f"{parse(mark).text}: {reason}"
-
-
-def _out_of_reach(item: pytest.Item) -> str:
-    if not isinstance(item, pytest.Function):
-        return (
-            f"limits hold for test functions only, not for a {type(item).__name__}; mark functions or classes"
-        )
-    unittest = sys.modules.get("unittest")
-    if unittest is not None and item.cls is not None and issubclass(item.cls, unittest.TestCase):
-        return "limits don't reach the methods of a unittest.TestCase; use a plain class or a function"
-    return ""
-
-
-def _place(item: pytest.Item) -> str:
-    path, line, _ = item.location
-    name = item.nodeid.partition("::")[2] or item.name
-    return f"{path}:{line + 1}: {name}" if line is not None else f"{path}: {name}"
-
-
-def _levels(item: pytest.Item) -> Iterable[Sequence[pytest.Mark]]:
-    """Yield the marks of each level, farthest first; within a level the topmost decorator is last."""
-    *above, _ = item.listchain()
-    for node in above:
-        yield node.own_markers
-    callspec = getattr(item, "callspec", None)
-    of_param = [id(mark) for mark in callspec.marks] if callspec is not None else []
-    yield [mark for mark in item.own_markers if id(mark) not in of_param]
-    yield [mark for mark in item.own_markers if id(mark) in of_param]
-
-
-def _written(signature: inspect.Signature, arguments: Mapping[str, Any]) -> Iterable[str]:
-    for name, parameter in signature.parameters.items():
-        value = arguments[name]
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            yield from map(repr, value)
-        elif value != parameter.default:
-            text = f"{value:g}" if isinstance(value, float) and value.is_integer() else repr(value)
-            yield f"{name}={text}" if parameter.kind is parameter.KEYWORD_ONLY else text
 
 
 def _fit(name: str, value: object, kind: Kind) -> Any:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from pytest_specdec import marks
+from pytest_specdec import limits
 from pytest_specdec import settings
 from pytest_specdec.fixtures import specdec as specdec
 from pytest_specdec.fixtures import specdec_factory as specdec_factory
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks, settle the settings."""
-    for line in marks.help_lines():
+    for line in limits.help_lines():
         config.addinivalue_line("markers", line)
     run = Run(config, settings.resolve(config))
     config.stash[RUN] = run
@@ -50,7 +50,7 @@ def pytest_make_collect_report(
     report = yield
     if report.outcome != "passed":
         return report
-    found = marks.problems(node for node in report.result or () if isinstance(node, pytest.Item))
+    found = limits.problems(node for node in report.result or () if isinstance(node, pytest.Item))
     if not found:
         return report
     return pytest.CollectReport(collector.nodeid, "failed", "\n".join(found), [])
@@ -59,7 +59,7 @@ def pytest_make_collect_report(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every gate the mark `specdec`, before -m selects."""
     for item in items:
-        if marks.measures(item):
+        if limits.measures(item):
             item.add_marker(pytest.mark.specdec)
 
 
@@ -69,19 +69,19 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
     if (
         any(config.getoption(name, False) for name in DRY)
         or run.refusal
-        or not any(map(marks.measures, items))
+        or not any(map(limits.measures, items))
     ):
         return []
     from pytest_specdec import gate
 
-    return [gate.header(run)]
+    return [gate.header(run, [item for item in items if limits.is_gated(item)])]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Forget an earlier attempt, and refuse marks that came too late for collection to see."""
     item.config.stash[RUN].begin(item)
-    if found := marks.problems([item]):
+    if found := limits.problems([item]):
         pytest.fail("\n".join(found), pytrace=False)
 
 
@@ -89,7 +89,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Hold a test against its limits once its body has passed."""
     result = yield
-    if marks.is_gated(pyfuncitem):
+    if limits.is_gated(pyfuncitem):
         from pytest_specdec import gate
 
         gate.judge(pyfuncitem)
@@ -114,6 +114,16 @@ class Ending:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self.partial = False
+
+    def pytest_deselected(self) -> None:
+        """Note that not every test will run."""
+        self.partial = True
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Take down what was collected, unless it is a part of a file that has more."""
+        if not self.partial and not any("::" in argument for argument in session.config.args):
+            self.run.collected = tuple(item.nodeid for item in session.items)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take in a test's verdicts, from a worker of pytest-xdist too."""
@@ -138,7 +148,7 @@ class Ending:
             if run.in_worker:
                 session.config.workeroutput[PROPERTY] = recording.ship(run)  # type: ignore[attr-defined]
             else:
-                recording.finish(run)
+                recording.finish(run, green=session.exitstatus == pytest.ExitCode.OK)
         if run.in_worker:
             return
         if why := run.measured_nothing:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,14 @@ from pytest_specdec.run import Run
 from pytest_specdec.store import BaselineError
 from pytest_specdec.store import Machine
 from pytest_specdec.store import SaveReport
+from pytest_specdec.store import build_id
 from pytest_specdec.store import build_identity
+from pytest_specdec.store import history
 from pytest_specdec.store.store import Update
+from pytest_specdec.store.summary import summary
+from pytest_specdec.store.upkeep import note_path
+from pytest_specdec.store.upkeep import note_unused
+from pytest_specdec.store.upkeep import note_used
 
 
 JSON_VERSION = 1
@@ -110,8 +118,11 @@ def ship(run: Run) -> str:
     return "" if own is None else json.dumps(own.to_json())
 
 
-def finish(run: Run) -> None:
-    """Record, leave candidates and write the JSON file; what there is to say goes to the run's notes."""
+def finish(run: Run, *, green: bool = False) -> None:
+    """Record, leave candidates and write the JSON file; what there is to say goes to the run's notes.
+
+    After a `green` run, its history is kept where that is asked for, and entries that went unused are named.
+    """
     own = haul(run)
     hauls = [own] if own is not None else []
     hauls += [Haul.from_json(json.loads(text)) for text in run.shipped]
@@ -125,6 +136,10 @@ def finish(run: Run) -> None:
                 _leave_candidates(run, one)
             else:
                 _record(run, one)
+    if green and not run.faults and run.replay is None:
+        for one in hauls:
+            with _faults_of(run):
+                _look_after(run, one)
     if run.settings.json is not None:
         with _faults_of(run):
             _write_json(run, hauls)
@@ -157,6 +172,12 @@ def _record(run: Run, one: Haul) -> None:
         build = build_identity(one.hello)
         report = run.store.save(one.machine_name, one.machine, pair, models, build, entries, update)
         run.notes.append(_told(run, report))
+        if report.anchored:
+            place = f"{one.machine_name}/{pair}"
+            run.notes.append(
+                f"{plural(len(report.anchored), 'measurement')} of {place} still held against what was "
+                f"recorded first; to let that go: {_command(run, 'anchor', place)}"
+            )
     if left := [kept for kept in one.kept if kept not in sound]:
         tests = sorted({nodeid for kept in left for nodeid in kept.used_by if not _passed(run, nodeid)})
         named = ", ".join(tests[:3]) + (", ..." if len(tests) > 3 else "")
@@ -175,10 +196,68 @@ def _leave_candidates(run: Run, one: Haul) -> None:
 
 def _accepting(run: Run, candidate: Path) -> str:
     """Return the command that accepts a candidate, fit for the folder that pytest was started in."""
-    words = ["specdec", "baseline", "accept"]
-    if (folder := run.seen(run.settings.baseline_dir)) != "baselines":
-        words += ["--baseline-dir", folder]
-    return shlex.join([*words, run.seen(candidate)])
+    # Without its anchor the new state would still be held against the old one.
+    return _command(run, "accept", "--anchor", run.seen(candidate))
+
+
+def _command(run: Run, action: str, *words: str) -> str:
+    """Return a `specdec baseline` command, fit for the folder that pytest was started in."""
+    folder = run.seen(run.settings.baseline_dir)
+    where = [] if folder == "baselines" else ["--baseline-dir", folder]
+    return shlex.join(["specdec", "baseline", action, *where, *words])
+
+
+def _look_after(run: Run, one: Haul) -> None:
+    """Keep the history of a green run, and say which entries of its baselines no test used."""
+    pairs = _by_pair(one.kept)
+    if run.settings.history:
+        path = run.store.history_path(one.machine_name)
+        build, at = build_id(build_identity(one.hello)), history.moment()
+        history.append(path, [_green(at, pair, build, entries) for pair, _, entries in pairs])
+        run.notes.append(f"history {run.seen(path)}: {plural(len(pairs), 'line')} added")
+    for pair, _, entries in pairs:
+        used = {entry.key for entry in entries} | {key for of, key in run.consulted if of == pair}
+        _note_unused(run, one, pair, used)
+
+
+def _green(at: str, pair: str, build: str, entries: Iterable[Kept]) -> history.Green:
+    figures = {entry.key: summary(entry.measurement) for entry in entries}
+    return history.Green(at, pair, build, version("pytest-specdec"), figures)
+
+
+def _note_unused(run: Run, one: Haul, pair: str, used: Collection[str]) -> None:
+    baseline = run.store.load(one.machine_name, pair, one.machine)
+    if baseline is None:
+        return
+    place = f"{one.machine_name}/{pair}"
+    idle = [
+        key
+        for key, entry in baseline.entries.items()
+        if key not in used and not any(_may_use(run, nodeid) for nodeid in entry.used_by)
+    ]
+    try:
+        if run.collected:
+            if idle or note_path(run.store, one.machine_name, pair).exists():
+                note_unused(run.store, one.machine_name, pair, idle)
+        else:
+            note_used(run.store, one.machine_name, pair, used)
+    except BaselineError as error:
+        # A green run stays green: what is lost is a hint.
+        run.notes.append(str(error))
+    if run.collected and idle:
+        prune = _command(run, "prune", place)
+        run.notes.append(f"not used by any test of this run: {', '.join(idle)}; remove with {prune}")
+
+
+def _may_use(run: Run, nodeid: str) -> bool:
+    """Whether a test could use an entry that it did not use in this run."""
+    if nodeid in run.collected:
+        result = run.results.get(nodeid)
+        return nodeid in run.skipped or (result is not None and not all(v.measured for v in result.verdicts))
+    file = nodeid.partition("::")[0]
+    if any(other.partition("::")[0] == file for other in run.collected):
+        return False
+    return (run.settings.rootdir / file).exists()
 
 
 def _by_pair(kept: Iterable[Kept]) -> list[tuple[str, Mapping[str, Any], list[Kept]]]:

@@ -22,11 +22,13 @@ from pytest_specdec.verdict import Verdict
 
 
 if TYPE_CHECKING:
+    from pytest_specdec.bench.beside import Beside
     from pytest_specdec.bench.session import Bench
     from pytest_specdec.bench.session import BenchSession
     from pytest_specdec.engine.replay import Replay
     from pytest_specdec.reports.terminal import Progress
     from pytest_specdec.store import Baseline
+    from pytest_specdec.store import Entry
     from pytest_specdec.store import Machine
     from pytest_specdec.store import Store
 
@@ -84,6 +86,11 @@ class Run:
         self.config = config
         self.settings = settings
         self.results: dict[str, Result] = {}
+        # What was collected, and which tests did not run to their end; for a part of all tests, nothing.
+        self.collected: tuple[str, ...] = ()
+        self.skipped: set[str] = set()
+        # Baseline entries that tests were held against, by pair and key.
+        self.consulted: set[tuple[str, str]] = set()
         # The test that is running.
         self.item: pytest.Item | None = None
         # One JSON text from each pytest-xdist worker that measured.
@@ -92,6 +99,8 @@ class Run:
         self.notes: list[str] = []
         self.faults: list[str] = []
         self._session: BenchSession | None = None
+        self._old_session: BenchSession | None = None
+        self._beside: dict[Settings, Beside] = {}
         self._progress: Progress | None = None
         self._machine: Machine | None = None
         self._baselines: dict[str, Baseline | None] = {}
@@ -134,6 +143,23 @@ class Run:
         """Return the bench bound to one test's settings."""
         return self.session.bench(settings)
 
+    def beside(self, bench: Bench, settings: Settings) -> Beside | None:
+        """Return both arms of a test's settings; None where baselines are stored ones."""
+        if not settings.compares_live or self.replay is not None:
+            return None
+        from pytest_specdec.bench.beside import Beside
+
+        if settings not in self._beside:
+            self._beside[settings] = Beside(self.old_session.bench(settings.old_arm()), bench)
+        return self._beside[settings]
+
+    @property
+    def old_session(self) -> BenchSession:
+        """The bench session of the old arm, made at first use."""
+        if self._old_session is None:
+            self._old_session = self._make_session()(self.settings.old_arm(), progress=self._say)
+        return self._old_session
+
     @property
     def store(self) -> Store:
         """The folder of baselines."""
@@ -167,6 +193,18 @@ class Run:
             found = self.store.load(self.machine_name, pair, self.machine)
             self._baselines[pair] = self._replayed.get(pair) if found is None else found
         return self._baselines[pair]
+
+    def entry(self, pair: str, key: str) -> Entry | None:
+        """Return what this machine's baseline of a pair holds under a key, which is of use with that.
+
+        Raises:
+            BaselineError: the baseline can't be read.
+        """
+        baseline = self.baseline(pair)
+        found = None if baseline is None else baseline.get(key)
+        if found is not None:
+            self.consulted.add((pair, key))
+        return found
 
     def told(self, verdict: Verdict, pair: str) -> Verdict:
         """Return a verdict that doesn't claim to have measured what was replayed."""
@@ -212,6 +250,8 @@ class Run:
 
     def log(self, report: pytest.TestReport) -> None:
         """Take the verdicts out of a test's report; a later attempt replaces an earlier one."""
+        if report.skipped:
+            self.skipped.add(report.nodeid)
         text = dict(report.user_properties).get(PROPERTY)
         if not isinstance(text, str):
             return
@@ -246,9 +286,10 @@ class Run:
 
     def close(self) -> None:
         """End the worker of the bench."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
+        for session in (self._session, self._old_session):
+            if session is not None:
+                session.close()
+        self._session = self._old_session = None
 
     def _load_replay(self, name: str) -> None:
         from pytest_specdec.bench.replayed import filled

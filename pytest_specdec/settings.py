@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
@@ -96,6 +97,17 @@ class Settings:
         default=(*range(1, 13), 16),
         metadata=_run(Sizes(), "batch sizes N of the verify cost curve, such as 1-12,16"),
     )
+    map_sizes: tuple[int, ...] = field(
+        default=tuple(range(1, 65)),
+        metadata=_run(Sizes(), "batch sizes N of the kernel map, such as 1-64"),
+    )
+    map_depths: tuple[int, ...] = field(
+        default=(0, 512),
+        metadata=_run(
+            Sizes(what="depths", low=0, least=1, example="0,512"),
+            "context depths of the kernel map, in tokens",
+        ),
+    )
     blocks: int = field(default=8, metadata=_run(Whole(8), "interleaved blocks per curve, 8 at least"))
     calls: int = field(default=3, metadata=_run(Whole(1), "consecutive calls per batch size and block"))
     ngram_max: int = field(
@@ -111,6 +123,20 @@ class Settings:
     )
     env: tuple[tuple[str, str], ...] = field(
         default=(), metadata=_session(Pairs(), "environment variable of the worker; repeatable")
+    )
+    against: str | None = field(
+        default=None,
+        metadata=_session(
+            File(optional=True),
+            "interpreter with another llama-cpp-python: within_baseline compares live with that old build",
+        ),
+    )
+    against_env: tuple[tuple[str, str], ...] = field(
+        default=(), metadata=_session(Pairs(), "environment variable of the old build's worker; repeatable")
+    )
+    against_param: tuple[tuple[str, str], ...] = field(
+        default=(),
+        metadata=_session(Pairs(), "setting of the old arm, such as n_ubatch=4; repeatable"),
     )
     baseline_dir: Path = field(
         default=Path("baselines"),
@@ -161,6 +187,10 @@ class Settings:
     timeout: float = field(
         default=600.0, metadata=_session(Number(above=0), "seconds until a silent worker is ended")
     )
+    history: bool = field(
+        default=False,
+        metadata=_session(Switch(), "keep the figures of green runs in the machine's history.jsonl"),
+    )
     json: Path | None = field(
         default=None,
         metadata=_session(Folder(optional=True), "write verdicts and raw measurements to this file"),
@@ -188,6 +218,40 @@ class Settings:
         checked = check_run(changes)
         located = {key: OPTIONS[key].kind.locate(value, self.rootdir) for key, value in checked.items()}
         return replace(self, **located)
+
+    @property
+    def compares_live(self) -> bool:
+        """Whether an old arm takes the baseline's place."""
+        return bool(self.against or self.against_env or self.against_param)
+
+    def old_arm(self) -> Settings:
+        """Return the settings of the old arm.
+
+        Raises:
+            ValueError: `against_param` has an unknown key, or a value that doesn't fit.
+        """
+        return replace(
+            self.with_texts(self.against_param),
+            python=self.against or self.python,
+            env=tuple(dict([*self.env, *self.against_env]).items()),
+        )
+
+    def with_texts(self, pairs: Iterable[tuple[str, str]]) -> Settings:
+        """Return these settings with some replaced, values given as text.
+
+        Raises:
+            ValueError: a key is unknown, or a value doesn't fit.
+        """
+        changes: dict[str, Any] = {}
+        for key, text in pairs:
+            if key in OPTIONS and OPTIONS[key].run:
+                try:
+                    changes[key] = OPTIONS[key].kind.read(text)
+                except ValueError as error:
+                    raise ValueError(f"{key} {error}") from None
+            else:
+                changes[key] = text
+        return self.merged(**changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +358,14 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
             value, base = option.default, config.rootpath
         settled[option.name] = kind.locate(value, base)
     settings = Settings(**settled)
+    if settings.compares_live:
+        for name, set_ in (("update", settings.update != "none"), ("replay", settings.replay is not None)):
+            if set_:
+                raise pytest.UsageError(
+                    f"{OPTIONS[name].flag} and {OPTIONS['against'].flag} exclude each other: against an old "
+                    "build, nothing stored is read or written"
+                )
+        _checked(OPTIONS["against_param"].flag, lambda _: settings.old_arm(), None)
     if settings.replay is not None and settings.update != "none":
         raise pytest.UsageError(
             f"{OPTIONS['update'].flag}={settings.update} and {OPTIONS['replay'].flag} exclude each other: a "

@@ -254,20 +254,26 @@ class Pairs(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Sizes(Kind):
-    """Batch sizes: a text such as 1-12,16, or whole numbers; sorted, each once."""
+    """Whole numbers of at least ``low``, ``least`` of them: a text such as 1-12,16, or numbers; sorted."""
+
+    what: str = "sizes"
+    low: int = 1
+    least: int = 2
+    example: str = "1-12,16"
 
     metavar = "LIST"
 
     def check(self, value: object) -> tuple[int, ...]:
-        """Return the sizes, smallest first."""
+        """Return the numbers, smallest first, each once."""
         if isinstance(value, str):
-            numbers = [n for part in value.split(",") for n in _part(part, value)]
+            numbers = [n for part in value.split(",") for n in self._part(part, value)]
         elif isinstance(value, Iterable):
-            numbers = [Whole(1).check(item) for item in value]
+            numbers = [Whole(self.low).check(item) for item in value]
         else:
-            raise ValueError(f"must be sizes such as '1-12,16', not {value!r}")
-        if len(set(numbers)) < 2:
-            raise ValueError(f"must name two sizes at least, not {value!r}")
+            raise ValueError(self._wrong(value))
+        if len(set(numbers)) < self.least:
+            count = "two" if self.least == 2 else "one"
+            raise ValueError(f"must name {count} of {self.what} at least, not {value!r}")
         if max(numbers) > _LARGEST:
             raise ValueError(f"must stay within {_LARGEST}, not {value!r}")
         return tuple(sorted(set(numbers)))
@@ -277,8 +283,19 @@ class Sizes(Kind):
         self.check(text)
         return text
 
+    def _wrong(self, value: object) -> str:
+        return f"must be {self.what} such as '{self.example}', not {value!r}"
+
+    def _part(self, part: str, whole: str) -> range:
+        match = _RANGE.fullmatch(part)
+        first = int(match[1]) if match else -1
+        last = int(match[2]) if match and match[2] else first
+        if not self.low <= first <= last:
+            raise ValueError(self._wrong(whole))
+        return range(first, last + 1)
+
     def show(self, value: Any) -> str:
-        """Write the sizes with ranges."""
+        """Write the numbers with ranges."""
         ranges: list[list[int]] = []
         for n in value:
             if ranges and n == ranges[-1][1] + 1:
@@ -290,15 +307,6 @@ class Sizes(Kind):
 
 _LARGEST = 65536
 _RANGE = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?")
-
-
-def _part(part: str, whole: str) -> range:
-    match = _RANGE.fullmatch(part)
-    first = int(match[1]) if match else 0
-    last = int(match[2]) if match and match[2] else first
-    if not 1 <= first <= last:
-        raise ValueError(f"must be sizes such as '1-12,16', not {whole!r}")
-    return range(first, last + 1)
 
 
 def _looks_like_path(text: str) -> bool:

@@ -36,11 +36,13 @@ def canonical(kind: str, settings: Settings, *, prompts: PromptSet, rows: str = 
     values["threads"] = settings.n_threads
     if kind == "verify_curve":
         values.update(depth=settings.depth, rows=rows, sizes=_ranges(settings.sizes))
+    elif kind == "kernel_map":
+        values.update(depth=settings.depth, sizes=_ranges(settings.map_sizes), prompts=prompts.digest)
     elif kind == "draft_cost":
         values.update(depth=settings.depth, method=method(settings))
     else:
         values.update(n_predict=settings.n_predict, prompts=prompts.digest)
-        if kind != "decode":
+        if kind not in ("decode", "noise"):
             values.update(k=settings.k, method=method(settings))
     if values.get("method") == "ngram":
         values["ngram_max"] = settings.ngram_max

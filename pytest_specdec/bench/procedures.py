@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
@@ -13,14 +11,11 @@ from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.rig import Loaded
 from pytest_specdec.measurements import DecodeRun
 from pytest_specdec.measurements import DraftCost
-from pytest_specdec.measurements import Exactness
-from pytest_specdec.measurements import ExactnessCase
 from pytest_specdec.measurements import Generation
 from pytest_specdec.measurements import Speculation
 from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.measurements import SpeedPair
 from pytest_specdec.measurements import SpeedRun
-from pytest_specdec.measurements import VerifyCurve
 from pytest_specdec.models.find import ModelRef
 
 
@@ -30,6 +25,8 @@ if TYPE_CHECKING:
 
 PAIRS_PER_LOOK = 8
 LOOKS = 3
+# A baseline's noise is in all later comparisons: twice the pairs halve its part in it.
+RECORDED_LOOKS = 2 * LOOKS
 WARM_TOKENS = 8
 STEADY_TOKENS = 8
 
@@ -54,7 +51,7 @@ class Pair:
                 f"prompt {longest!r} has {len(tokens)} tokens and n_predict is {settings.n_predict}: "
                 f"together more than n_ctx = {settings.n_ctx}; raise n_ctx or lower n_predict"
             )
-        text = _text(self.prompts, 64)
+        text = text_tokens(self.prompts, 64)
         rig.prove_rollback(self.target, text, self.model.name)
         self.source: dict[str, Any] = {"method": bench.method, "longest": settings.ngram_max}
         if self.draft is not None:
@@ -72,53 +69,6 @@ class Pair:
         return self.engine.request(
             op, context=self.target.handle, tokens=tokens, n_predict=n_predict, k=k, source=self.source
         )
-
-
-def verify_curve(bench: Bench, rows: str) -> VerifyCurve:
-    """Warm up every N, then blocks of all N in random order, a sentinel around each block."""
-    settings = bench.settings
-    sizes = settings.sizes
-    _check_sizes(bench)
-    pair = Pair(bench, drafting=False)
-    tokens = _text(pair.prompts, settings.depth + max(sizes))
-    shuffle = random.Random(settings.seed)
-
-    def block(order: Sequence[int], calls: int) -> list[list[float]]:
-        answer = pair.engine.request(
-            "forward",
-            context=pair.target.handle,
-            tokens=tokens,
-            order=list(order),
-            calls=calls,
-            depth=settings.depth,
-            rows=rows,
-        )
-        times: list[list[float]] = answer["ms"]
-        return times
-
-    bench.session.progress(f"verify curve {pair.model.name}: warming up")
-    block(sizes, 1)
-    started = time.monotonic()
-    samples: dict[int, list[tuple[float, ...]]] = {n: [] for n in sizes}
-    sentinel: list[float] = []
-    for index in range(settings.blocks):
-        if index and settings.budget and time.monotonic() - started > settings.budget:
-            break
-        bench.session.progress(f"verify curve {pair.model.name}: block {index + 1}/{settings.blocks}")
-        order = list(sizes)
-        shuffle.shuffle(order)
-        first, *times = block([sizes[0], *order], settings.calls)
-        sentinel.append(median(first))
-        for n, calls in zip(order, times, strict=True):
-            samples[n].append(tuple(calls))
-    sentinel.append(median(block([sizes[0]], settings.calls)[0]))
-    return VerifyCurve(
-        n=sizes,
-        samples_ms=tuple(tuple(samples[n]) for n in sizes),
-        depth=settings.depth,
-        rows=rows,
-        sentinel_ms=tuple(sentinel),
-    )
 
 
 def decode(bench: Bench) -> DecodeRun:
@@ -148,17 +98,23 @@ def speculate(bench: Bench) -> SpeculativeRun:
     return SpeculativeRun(settings.k, bench.method, tuple(runs))
 
 
-def more_looks(bench: Bench, run: SpeedRun) -> bool:
-    """Whether the schedule has another look after this run."""
-    return len(run.pairs) < LOOKS * _pairs_per_look(bench)
+def more_looks(bench: Bench, run: SpeedRun, looks: int = LOOKS) -> bool:
+    """Whether a schedule of so many looks has another one after this run."""
+    return len(run.pairs) < looks * _pairs_per_look(bench)
+
+
+def arms(index: int, prompts: int) -> tuple[str, str]:
+    """Return the order within a pair, the prompts taking turns.
+
+    It alternates from pair to pair and flips from round to round, so that a prompt's consecutive pairs are
+    ABBA.
+    """
+    plain_first = (index % prompts + index // prompts) % 2 == 0
+    return ("plain", "speculative") if plain_first else ("speculative", "plain")
 
 
 def speed(bench: Bench, before: SpeedRun | None) -> SpeedRun:
-    """Add one look's pairs to what was measured before.
-
-    Prompts take turns; the order within a pair alternates from pair to pair and flips from round to round,
-    so that a prompt's consecutive pairs are ABBA.
-    """
+    """Add one look's pairs to what was measured before."""
     pair = Pair(bench)
     settings = bench.settings
     count = len(pair.prompts)
@@ -171,9 +127,8 @@ def speed(bench: Bench, before: SpeedRun | None) -> SpeedRun:
         index = len(done)
         name, tokens = pair.prompts[index % count]
         bench.session.progress(f"speed {pair.model.name} k={settings.k}: pair {index + 1}/{goal}")
-        plain_first = (index % count + index // count) % 2 == 0
         runs = {}
-        for arm in ("plain", "speculative") if plain_first else ("speculative", "plain"):
+        for arm in arms(index, count):
             if arm == "plain":
                 runs[arm] = pair.plain(tokens, settings.n_predict)
             else:
@@ -193,21 +148,9 @@ def speed(bench: Bench, before: SpeedRun | None) -> SpeedRun:
                 speculative["decode_ms"],
             )
         )
-    return SpeedRun(settings.k, bench.method, tuple(done))
-
-
-def exactness(bench: Bench) -> Exactness:
-    """Every prompt, speculative against plain, with clean passes as evidence."""
-    pair = Pair(bench)
-    settings = bench.settings
-    cases = []
-    for index, (name, tokens) in enumerate(pair.prompts):
-        bench.session.progress(
-            f"exactness {pair.model.name} k={settings.k}: prompt {index + 1}/{len(pair.prompts)}"
-        )
-        answer = pair.speculative(tokens, settings.n_predict, settings.k, op="exact")
-        cases.append(ExactnessCase.from_json({"prompt": name, **answer}))
-    return Exactness(settings.k, bench.method, tuple(cases))
+    return SpeedRun(
+        settings.k, bench.method, tuple(done), environment=None if before is None else before.environment
+    )
 
 
 def draft_cost(bench: Bench) -> DraftCost:
@@ -222,7 +165,7 @@ def draft_cost(bench: Bench) -> DraftCost:
         raise BenchError(
             f"depth = {depth} leaves no room for {STEADY_TOKENS} tokens in n_ctx = {settings.n_ctx}"
         )
-    tokens = _text(pair.prompts, depth + 1)
+    tokens = text_tokens(pair.prompts, depth + 1)
     times: dict[int, list[float]] = {pair.target.handle: [], pair.draft.handle: []}
 
     def block(handle: int) -> float:
@@ -255,22 +198,7 @@ def _pairs_per_look(bench: Bench) -> int:
     return max(PAIRS_PER_LOOK, len(bench.prompts.prompts))
 
 
-def _text(prompts: Sequence[tuple[str, list[int]]], count: int) -> list[int]:
+def text_tokens(prompts: Sequence[tuple[str, list[int]]], count: int) -> list[int]:
     """At least ``count`` tokens of real text: the prompts one after the other, over again where needed."""
     tokens = [token for _, row in prompts for token in row]
     return (tokens * (count // len(tokens) + 1))[: max(count, 64)]
-
-
-def _check_sizes(bench: Bench) -> None:
-    settings = bench.settings
-    largest = max(settings.sizes)
-    if largest > settings.n_batch:
-        raise BenchError(
-            f"sizes asks for N = {largest}, and n_batch is {settings.n_batch}: llama.cpp would abort; "
-            "raise n_batch or lower sizes"
-        )
-    if settings.depth + largest > settings.n_ctx:
-        raise BenchError(
-            f"depth = {settings.depth} and N = {largest} together exceed n_ctx = {settings.n_ctx}: "
-            "raise n_ctx, or lower depth or sizes"
-        )

@@ -29,7 +29,15 @@ from pytest_specdec.settings import Settings
 # Contexts kept loaded; the longest unused one goes first.
 KEPT_CONTEXTS = 4
 MIN_OUTPUT_ROWS = 64
-PROOF_TOKENS = 16
+PROOF_TOKENS = 64
+# Where the proof of rollback looks.
+PLACES = {
+    "inside": "inside the last batch",
+    "whole": "for a whole batch",
+    "across": "across batches",
+    "one by one": "across batches of one token",
+    "far": "further than a sliding window's cache reaches",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,45 @@ class Loaded:
 
     handle: int
     facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """How a context rolls back: the proof by bits of `llama_memory_seq_rm`; where it fails, of snapshots.
+
+    A proof has "mode", "proven" and "cases", each with "name", "holds", "refused" and "difference".
+    """
+
+    removing: dict[str, Any]
+    restoring: dict[str, Any] | None = None
+
+    @property
+    def mode(self) -> str | None:
+        """The way that is proven: "seq_rm", "snapshot", None where neither is."""
+        if self.removing["proven"]:
+            return "seq_rm"
+        return "snapshot" if self.restoring is not None and self.restoring["proven"] else None
+
+    @property
+    def why(self) -> str:
+        """What is wrong with removing tokens: llama.cpp's refusal, or where the bits differ."""
+        return failing(self.removing)
+
+
+def failing(proof: dict[str, Any]) -> str:
+    """Say where a proof of rollback fails, and how."""
+    failed = [case for case in proof["cases"] if not case["holds"]]
+    refusal = next((case["refused"] for case in failed if case["refused"]), None)
+    if refusal:
+        return str(refusal)
+    differences = [case["difference"] for case in failed if case["difference"] is not None]
+    where = ", ".join(PLACES[case["name"]] for case in failed)
+    if [case["name"] for case in failed] == ["far"]:
+        where += ": without swa_full it keeps the window only"
+    said = "llama_memory_seq_rm said True" if proof["mode"] == "seq_rm" else "the state was taken back"
+    if not differences:
+        return f"{said}, and what was kept is gone too ({where})"
+    return f"{said}, and the logits differ afterwards by up to {max(differences):.2g} ({where})"
 
 
 class Rig:
@@ -52,7 +99,7 @@ class Rig:
         self._generation = 0
         self._hello: dict[str, Any] | None = None
         self._tokens: dict[tuple[str, str, str], list[int]] = {}
-        self._proven: set[tuple[int, int]] = set()
+        self._rollbacks: dict[int, Rollback] = {}
         self._facts: dict[Path, ModelFacts] = {}
 
     def hello(self) -> dict[str, Any]:
@@ -108,14 +155,33 @@ class Rig:
             "draft": self._described(self.draft(settings)) if draft else None,
         }
 
-    def context(self, model: ModelRef, settings: Settings, role: str) -> Loaded:
-        """A context of these settings over a model; target and draft have one each, also over one file."""
+    def release(self, loaded: Loaded) -> None:
+        """Unload a context that nothing needs any more."""
+        for identity, kept in list(self._contexts.items()):
+            if kept is loaded and self.engine.generation == self._generation:
+                del self._contexts[identity]
+                self.engine.request("unload", context=loaded.handle)
+
+    def context(
+        self,
+        model: ModelRef,
+        settings: Settings,
+        role: str,
+        *,
+        embeddings: bool = False,
+        recurrent_snapshots: int = 0,
+    ) -> Loaded:
+        """A context of these settings over a model; target and draft have one each, also over one file.
+
+        With ``embeddings`` every row of a pass gives its hidden state too; times are taken without.
+        ``recurrent_snapshots`` is llama.cpp's ``n_rs_seq``: states that it keeps itself to roll back to.
+        """
         self.hello()
-        if self.engine.generation != self._generation:
+        if not self.engine.started or self.engine.generation != self._generation:
             self._contexts.clear()
-            self._proven.clear()
+            self._rollbacks.clear()
             self._generation = self.engine.generation
-        rows = max(MIN_OUTPUT_ROWS, *settings.sizes, settings.k + 1)
+        rows = max(MIN_OUTPUT_ROWS, *(settings.map_sizes if embeddings else settings.sizes), settings.k + 1)
         parameters: dict[str, Any] = {
             "gpu_layers": settings.gpu_layers,
             "backend": settings.backend,
@@ -127,9 +193,10 @@ class Rig:
             "n_outputs_max": min(rows, settings.n_batch),
             "type_k": settings.type_k,
             "type_v": settings.type_v,
-            "embeddings": False,
+            "embeddings": embeddings,
             "flash_attn": settings.flash_attn,
             "swa_full": settings.swa_full,
+            "n_rs_seq": recurrent_snapshots,
         }
         identity = (role, str(model.path), *parameters.values())
         loaded = self._contexts.get(identity)
@@ -156,25 +223,40 @@ class Rig:
             self._tokens[memo] = answer["tokens"]
         return self._tokens[memo]
 
+    def rollback(self, loaded: Loaded, text: list[int], name: str) -> Rollback:
+        """Prove once per context, by bits, how it rolls back; it does so from then on.
+
+        Where removing tokens fails the proof (recurrent states, windows without a full cache), states are
+        saved before each pass and restored.
+        """
+        found = self._rollbacks.get(loaded.handle)
+        if found is None:
+            tokens = text[:PROOF_TOKENS]
+            removing = self.engine.request("rollback", context=loaded.handle, tokens=tokens)
+            found = Rollback(removing)
+            if not removing["proven"]:
+                restoring = self.engine.request(
+                    "rollback", context=loaded.handle, tokens=tokens, mode="snapshot"
+                )
+                found = Rollback(removing, restoring)
+                if restoring["proven"]:
+                    self._progress(f"{name} can't remove tokens from its state: rolled back by snapshots")
+            self._rollbacks[loaded.handle] = found
+        return found
+
     def prove_rollback(self, loaded: Loaded, text: list[int], name: str) -> None:
-        """Once per context: removing tokens and decoding others leaves the same bits.
+        """Once per context: after removing tokens, or restoring a snapshot, others give the same bits.
 
         Raises:
             BenchError: it does not, so that nothing measured on this cache would mean anything.
         """
-        token = (self._generation, loaded.handle)
-        if token in self._proven:
-            return
-        proof = self.engine.request("rollback", context=loaded.handle, tokens=text[:PROOF_TOKENS])
-        if not proof["proven"]:
-            failed = [case for case in ("inside", "whole", "across") if not proof[case]]
-            why = next((proof[f"{case}_refused"] for case in failed if f"{case}_refused" in proof), None)
+        found = self.rollback(loaded, text, name)
+        if found.mode is None:
+            assert found.restoring is not None
             raise BenchError(
-                f"{name}: the cache does not roll back bit for bit ({', '.join(failed)} the last batch): "
-                + (why or "llama_memory_seq_rm said True, and the logits differ afterwards")
-                + ". Speculation on this model is structurally unsound"
+                f"{name}: the cache does not roll back bit for bit: {found.why}; nor does it with state "
+                f"snapshots: {failing(found.restoring)}. Speculation on this model is structurally unsound"
             )
-        self._proven.add(token)
 
     def _checked(self, model: ModelRef) -> ModelRef:
         # What the file itself shows to be wrong is said in better words than llama.cpp's.

@@ -12,9 +12,15 @@ from typing import Any
 from typing import TypeVar
 
 from pytest_specdec.bench import accounts
+from pytest_specdec.bench import curve
+from pytest_specdec.bench import exactness
+from pytest_specdec.bench import kernels
 from pytest_specdec.bench import keys
+from pytest_specdec.bench import noise
+from pytest_specdec.bench import probes
 from pytest_specdec.bench import procedures
 from pytest_specdec.bench import replayed
+from pytest_specdec.bench.environment import Conditions
 from pytest_specdec.bench.errors import NotMeasured
 from pytest_specdec.bench.prompts import PromptSet
 from pytest_specdec.bench.prompts import load_prompts
@@ -24,11 +30,14 @@ from pytest_specdec.engine.replay import Replay
 from pytest_specdec.measurements import DecodeRun
 from pytest_specdec.measurements import DraftCost
 from pytest_specdec.measurements import Exactness
+from pytest_specdec.measurements import KernelMap
 from pytest_specdec.measurements import LedgerRun
 from pytest_specdec.measurements import Measurement
 from pytest_specdec.measurements import MemoryUse
+from pytest_specdec.measurements import NoiseRun
 from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.measurements import SpeedRun
+from pytest_specdec.measurements import Structure
 from pytest_specdec.measurements import Timeline
 from pytest_specdec.measurements import VerifyCurve
 from pytest_specdec.models.describe import ModelFacts
@@ -71,6 +80,7 @@ class BenchSession:
         self._rig: Rig | None = None
         self.cache: dict[tuple[str, str], Recorded] = {}
         self.failures: dict[tuple[str, str], Exception] = {}
+        self.conditions = Conditions()
 
     @property
     def rig(self) -> Rig:
@@ -133,10 +143,17 @@ class Bench:
     def key(self, kind: str, k: int | None = None) -> str:
         """The key under which a measurement of these settings is kept."""
         values = self._canonical(kind, self._at(k))
+        if kind == LedgerRun.kind:
+            values["k"] = _roles(accounts.FIT_ON, accounts.HELD_OUT)
         replay = self.session.replay
         return (
             keys.key(kind, values) if replay is None else replayed.answer(replay, self.pair, kind, values).key
         )
+
+    def known(self, kind: str) -> Measurement | None:
+        """What was measured of a kind with these settings so far; None where nothing was."""
+        found = self.session.cache.get((self._place(), keys.key(kind, self._canonical(kind, self.settings))))
+        return None if found is None else found.measurement
 
     def facts(self) -> dict[str, ModelFacts | None]:
         """What the model files say of themselves."""
@@ -149,13 +166,13 @@ class Bench:
         enough = self.settings.blocks
 
         def made() -> VerifyCurve:
-            return procedures.verify_curve(self, rows)
+            return curve.verify_curve(self, rows)
 
         values = self._canonical("verify_curve", self.settings, rows)
-        curve = self._once("verify_curve", values, VerifyCurve, made)
-        if len(curve.samples_ms[0]) < enough:
-            curve = self._once("verify_curve", values, VerifyCurve, made, again=True)
-        return curve
+        found = self._once("verify_curve", values, VerifyCurve, made)
+        if len(found.samples_ms[0]) < enough:
+            found = self._once("verify_curve", values, VerifyCurve, made, again=True)
+        return found
 
     def decode(self) -> DecodeRun:
         """Plain decoding of every prompt."""
@@ -173,26 +190,52 @@ class Bench:
         """One run per draft length."""
         return {k: self.speculate(k) for k in ks}
 
-    def speed(self, k: int | None = None, until: Callable[[SpeedRun], bool] | None = None) -> SpeedRun:
+    def speed(
+        self,
+        k: int | None = None,
+        until: Callable[[SpeedRun], bool] | None = None,
+        looks: int = procedures.LOOKS,
+    ) -> SpeedRun:
         """Interleaved plain and speculative decoding.
 
-        Looks after 1, 2 and 3 rounds of pairs (8 pairs a round, or one per prompt when there are more);
+        Looks after each of ``looks`` rounds of pairs (8 a round, or one per prompt when there are more);
         stops at the first look at which ``until`` holds, at the last one otherwise.
         """
         bench = self._with_k(k)
         values = self._canonical("speed", bench.settings)
         run = self._once("speed", values, SpeedRun, lambda: procedures.speed(bench, None))
         again = self.session.replay is None
-        while again and (until is None or not until(run)) and procedures.more_looks(bench, run):
+        while again and (until is None or not until(run)) and procedures.more_looks(bench, run, looks):
             more = partial(procedures.speed, bench, run)
             run = self._once("speed", values, SpeedRun, more, again=True)
         return run
+
+    def noise(self) -> NoiseRun:
+        """Plain decoding against itself: what times differ by here when nothing does."""
+        values = self._canonical("noise", self.settings)
+        return self._once("noise", values, NoiseRun, lambda: noise.noise(self))
 
     def exactness(self, k: int | None = None) -> Exactness:
         """Speculative against plain decoding, token by token, with the evidence for each difference."""
         bench = self._with_k(k)
         values = self._canonical("exactness", bench.settings)
-        return self._once("exactness", values, Exactness, lambda: procedures.exactness(bench))
+        return self._once("exactness", values, Exactness, lambda: exactness.exactness(bench))
+
+    def kernel_map(self) -> KernelMap:
+        """Which kernel path computed each row, over the batch sizes of the map, at the settings' depth."""
+        values = self._canonical("kernel_map", self.settings)
+        return self._once("kernel_map", values, KernelMap, lambda: kernels.kernel_map(self))
+
+    def kernel_maps(self, depths: Sequence[int] | None = None) -> KernelMap:
+        """The kernel map at several depths (default: the settings' ``map_depths``) in one."""
+        wanted = self.settings.map_depths if depths is None else depths
+        return kernels.joined([self.with_settings(depth=depth).kernel_map() for depth in wanted])
+
+    def structure(self, k: int | None = None) -> Structure:
+        """What the structural probes find in target and draft source."""
+        bench = self._with_k(k)
+        values = self._canonical("structure", bench.settings)
+        return self._once("structure", values, Structure, lambda: probes.structure(bench))
 
     def draft_cost(self) -> DraftCost:
         """Time per drafted token against time per plain token."""
@@ -223,10 +266,7 @@ class Bench:
             raise ValueError(
                 f"fit_on needs two draft lengths or more, each of fit_on and held_out once: {ks}"
             )
-        values = {
-            **self._canonical("ledger", self.settings),
-            "k": ",".join(map(str, fit_on)) + "/" + ",".join(map(str, held_out)),
-        }
+        values = {**self._canonical("ledger", self.settings), "k": _roles(fit_on, held_out)}
         run = self._once("ledger", values, LedgerRun, lambda: accounts.ledger(self, fit_on, held_out))
         return run if self.session.replay is None else replayed.ledger_of(run, fit_on, held_out)
 
@@ -251,7 +291,7 @@ class Bench:
         known = self.session.cache.get(place)
         if known is None or again:
             try:
-                measurement = make()
+                measurement = self.session.conditions.during(place, make)
             except Exception as error:
                 # The next test would only wait for the same end.
                 self.session.failures[place] = error
@@ -260,6 +300,7 @@ class Bench:
                 name, kind, values, measurement, self.pair, self.facts(), known.used_by if known else set()
             )
             self.session.cache[place] = known
+        self.session.conditions.used(place)
         assert isinstance(known.measurement, cls)
         return known.measurement
 
@@ -276,6 +317,10 @@ class Bench:
 
     def _place(self) -> str:
         return f"{self.settings.target}--{self.settings.draft}"
+
+
+def _roles(fit_on: Sequence[int], held_out: Sequence[int]) -> str:
+    return ",".join(map(str, fit_on)) + "/" + ",".join(map(str, held_out))
 
 
 def _silent(_line: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_specdec.checks.conditions import under_conditions
 from pytest_specdec.reports import text
 from pytest_specdec.theory.ledger import Ledger
 from pytest_specdec.verdict import Outcome
@@ -82,13 +83,15 @@ def ledger_closes(run: LedgerRun, *, within: float = 0.10, limit: str = "") -> V
     metric = "ledger residual"
     if ledger.closes(within):
         because = f"{told}, within {within:.0%}"
-        return Verdict(Outcome.PASS, metric, worst.residual, None, None, limit, because, section)
+        closed = Verdict(Outcome.PASS, metric, worst.residual, None, None, limit, because, section)
+        return under_conditions(closed, run)
     side = "dearer" if worst.residual > 0 else "cheaper"
     because = (
         f"{told}, more than {within:.0%} off: rounds at k = {worst.k} are {side} than T({worst.k + 1}), "
         "drafting and the overhead of the other draft lengths explain"
     )
-    return Verdict(Outcome.FAIL, metric, worst.residual, None, None, limit, because, section)
+    opened = Verdict(Outcome.FAIL, metric, worst.residual, None, None, limit, because, section)
+    return under_conditions(opened, run)
 
 
 def min_forward_share(timeline: Timeline, *, p: float, limit: str = "") -> Verdict:
@@ -101,7 +104,8 @@ def min_forward_share(timeline: Timeline, *, p: float, limit: str = "") -> Verdi
     because = f"{told}, {'at least' if share >= p else 'less than'} {p:.0%}" + (
         f": {ceiling}" if ceiling else ""
     )
-    return Verdict(outcome, "forward share", share, None, None, limit, because, timeline_table(timeline))
+    verdict = Verdict(outcome, "forward share", share, None, None, limit, because, timeline_table(timeline))
+    return under_conditions(verdict, timeline)
 
 
 def memory_headroom(use: MemoryUse, *, share: float = 0.10, limit: str = "") -> Verdict:

@@ -183,7 +183,7 @@ def max_draft_cost(cost: DraftCost, *, c: float, limit: str = "", alpha: float =
     ]
     section = "\n".join(text.table(["block", "draft ms", "T(1) ms", "ratio"], rows))
     verdict = Verdict(outcome, metric, value, low, high, limit, because, section)
-    return replace(verdict, low=None, high=None) if point else verdict
+    return under_conditions(replace(verdict, low=None, high=None) if point else verdict, cost)
 
 
 def _judge_cliff(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_specdec.checks.conditions import disturbed
+from pytest_specdec.checks.conditions import under_conditions
 from pytest_specdec.reports import text
 from pytest_specdec.theory.stats import hodges_lehmann
 from pytest_specdec.theory.stats import signed_rank_bounds
@@ -52,7 +54,7 @@ def speedup(run: SpeedRun, *, alpha: float | None = None) -> Speedup | None:
         plain, speculative = run.plain_tokens_per_s(), run.speculative_tokens_per_s()
         value = speculative / plain
         return Speedup(value, value, value, 0, 0, 0, plain, speculative)
-    pairs = [pair for pair in run.pairs if _has_rate(pair)]
+    pairs = [pair for pair in run.pairs if has_rate(pair)]
     if not pairs:
         return None
     logs = [math.log(pair.ratio) for pair in pairs]
@@ -76,10 +78,11 @@ def speedup(run: SpeedRun, *, alpha: float | None = None) -> Speedup | None:
 def decided(run: SpeedRun, *, x: float, prove: bool = False, alpha: float | None = None) -> bool:
     """Say whether more pairs could not turn the verdict on `min_speedup(x)`: a bound is clear of x.
 
-    `prove` changes what an open end means, not when it is closed.
+    `prove` changes what an open end means, not when it is closed. Pairs that were disturbed spoil those to
+    come, so that more of them decide nothing either.
     """
     seen = speedup(run, alpha=alpha)
-    return seen is not None and (seen.low >= x or seen.high < x)
+    return seen is not None and (seen.low >= x or seen.high < x or bool(disturbed(run)))
 
 
 def min_speedup(
@@ -113,7 +116,8 @@ def min_speedup(
     # Bounds that don't exist are no numbers: JSON has none for infinity.
     low = seen.low if seen.low > 0 else None
     high = seen.high if math.isfinite(seen.high) else None
-    return Verdict(outcome, metric, seen.value, low, high, limit, because, pairs_section(run))
+    verdict = Verdict(outcome, metric, seen.value, low, high, limit, because, pairs_section(run))
+    return under_conditions(verdict, run)
 
 
 def answer(run: SpeedRun, *, alpha: float | None = None, replayed: bool = False) -> str:
@@ -122,6 +126,9 @@ def answer(run: SpeedRun, *, alpha: float | None = None, replayed: bool = False)
     if seen is None:
         return "whether speculation pays was not measured: no text went past its first token"
     here = "where these numbers are from" if replayed or run.source != "measured" else "here"
+    if why := disturbed(run):
+        measured = describe(run, seen, 1.0)
+        return f"whether speculation pays {here} is not decided: {why}. As measured: {measured}"
     if seen.low > 1:
         verdict = f"speculation pays {here}"
     elif seen.high < 1:
@@ -153,7 +160,7 @@ def pairs_section(run: SpeedRun) -> str:
         plain, speculative = run.plain_tokens_per_s(), run.speculative_tokens_per_s()
         return f"published: plain {text.number(plain)}, speculative {text.number(speculative)} tokens/s"
     by_prompt: dict[str, list[SpeedPair]] = {}
-    pairs = [pair for pair in run.pairs if _has_rate(pair)]
+    pairs = [pair for pair in run.pairs if has_rate(pair)]
     for pair in pairs:
         by_prompt.setdefault(pair.prompt, []).append(pair)
     rows = [
@@ -187,7 +194,8 @@ def _rate(runs: list[tuple[int, float]]) -> float:
     return 1000 * sum(tokens - 1 for tokens, _ in runs) / sum(ms for _, ms in runs)
 
 
-def _has_rate(pair: SpeedPair) -> bool:
+def has_rate(pair: SpeedPair) -> bool:
+    """Say whether both sides of a pair decoded anything after their first token."""
     return min(pair.plain_tokens, pair.speculative_tokens) > 1 and min(pair.plain_ms, pair.speculative_ms) > 0
 
 

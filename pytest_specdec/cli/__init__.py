@@ -1,4 +1,4 @@
-"""The `specdec` command: measure a curve, read others, advise, look after baselines."""
+"""The `specdec` command: measure curves and kernel maps, read others', advise, look after baselines."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ USAGE = 3
 # Name -> module and what it does. A module has add_arguments(parser) and run(arguments) -> exit code.
 COMMANDS = {
     "curve": ("pytest_specdec.cli.curve", "verify cost T(N) of a model on this machine, cliffs and drops"),
+    "kernels": ("pytest_specdec.cli.kernels", "batch sizes at which the kernel path changes, told by bits"),
     "steps": ("pytest_specdec.cli.steps", "cliffs and drops in a table, a baseline or llama-bench output"),
+    "doctor": ("pytest_specdec.cli.doctor", "structural probes of a pair: what breaks speculation, and why"),
     "advise": ("pytest_specdec.cli.advise", "the ledger of speculation, and the draft length to use"),
-    "baseline": ("pytest_specdec.cli.baseline", "list, show, compare and accept baselines"),
+    "upgrade": ("pytest_specdec.cli.upgrade", "an old build of llama.cpp and a new one, side by side"),
+    "baseline": ("pytest_specdec.cli.baseline", "list, show, compare, accept and prune baselines"),
+    "history": ("pytest_specdec.cli.history", "figures of green runs over time, and what changed"),
 }
 
 

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace
 from typing import Any
-from typing import TextIO
 
-from pytest_specdec.checks.conditions import disturbance
+from pytest_specdec.checks.conditions import disturbed
+from pytest_specdec.cli import OK
+from pytest_specdec.cli import USAGE
 from pytest_specdec.cli.arguments import add_ratio
-from pytest_specdec.cli.output import printable
-from pytest_specdec.cli.output import show
+from pytest_specdec.cli.measuring import add_options
+from pytest_specdec.cli.measuring import attempt
+from pytest_specdec.cli.measuring import given
+from pytest_specdec.cli.measuring import tell
 from pytest_specdec.measurements import VerifyCurve
 from pytest_specdec.reports import text
 from pytest_specdec.reports.curve import cheapest
 from pytest_specdec.reports.curve import curve_lines
 from pytest_specdec.reports.curve import findings as shape_findings
 from pytest_specdec.reports.curve import picture
-from pytest_specdec.reports.terminal import Progress
 from pytest_specdec.reports.terminal import build_name
 from pytest_specdec.reports.terminal import device_name
 from pytest_specdec.settings import OPTIONS
-from pytest_specdec.settings import Option
 from pytest_specdec.settings import Settings
 from pytest_specdec.theory.steps import StepMap
 from pytest_specdec.theory.steps import find_steps
@@ -50,37 +49,20 @@ class Result:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the model and those options of the plugin that a curve depends on."""
     parser.add_argument("model", metavar="MODEL", help=OPTIONS["target"].help)
-    for name in (*RUN, *SESSION):
-        option = OPTIONS[name]
-        default = "" if option.default is None else f" (default: {option.kind.show(option.default)})"
-        parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            dest=name,
-            type=_argument(option),
-            metavar=option.kind.metavar,
-            help=option.help + default,
-        )
+    add_options(parser, (*RUN, *SESSION))
     add_ratio(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print; errors of the model or the build go to stderr."""
-    from pytest_specdec.cli import OK
-    from pytest_specdec.cli import USAGE
-
-    progress = Progress(_writer(sys.stderr), terminal=sys.stderr.isatty())
-    try:
-        result = measure(arguments.model, settings_from(arguments), arguments.ratio, progress)
-    except _errors() as error:
-        progress.clear()
-        print(f"specdec curve: {error}", file=sys.stderr)
+    result = attempt(
+        "curve",
+        lambda progress: measure(arguments.model, settings_from(arguments), arguments.ratio, progress),
+    )
+    if result is None:
         return USAGE
-    progress.clear()
-    if arguments.json:
-        print(json.dumps(to_json(result), indent=1, allow_nan=False))
-    else:
-        show(lines(result))
+    tell(result, lines, to_json, as_json=arguments.json)
     return OK
 
 
@@ -90,14 +72,12 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
     Raises:
         ValueError: a value doesn't fit.
     """
-    changes = {name: getattr(arguments, name) for name in RUN if getattr(arguments, name) is not None}
-    settings = Settings().merged(target=arguments.model, **changes)
+    settings = Settings().merged(target=arguments.model, **given(arguments, RUN))
     largest = max(settings.sizes)
     settings = settings.merged(
         n_batch=max(settings.n_batch, largest), n_ctx=max(settings.n_ctx, settings.depth + largest)
     )
-    session = {name: getattr(arguments, name) for name in SESSION if getattr(arguments, name) is not None}
-    return replace(settings, **session)
+    return replace(settings, **given(arguments, SESSION))
 
 
 def lines(result: Result) -> list[str]:
@@ -127,8 +107,8 @@ def findings(result: Result) -> list[str]:
     """Return cliffs, drops, dips, plateaus, the advice and the llama-bench way, one line each."""
     steps, curve = result.steps, result.verify
     found = [*shape_findings(curve, steps, more="measure more --blocks"), _llama_bench(curve, result.last)]
-    disturbed = disturbance(curve.sentinel_ms)
-    return [*found, disturbed] if disturbed else found
+    why = disturbed(curve)
+    return [*found, why] if why else found
 
 
 def to_json(result: Result) -> dict[str, Any]:
@@ -176,31 +156,3 @@ def _llama_bench(verify: VerifyCurve, last: VerifyCurve) -> str:
         f"the llama-bench way: -p N asks for the last row's logits only, {text.number(last_row[n])} ms at "
         f"N = {n}, where verifying, with all rows, takes {text.number(all_rows[n])} ({change:+.0%})"
     )
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    from pytest_specdec.bench.errors import BenchError
-    from pytest_specdec.bench.errors import NotMeasured
-    from pytest_specdec.bench.prompts import PromptError
-    from pytest_specdec.engine.protocol import EngineError
-    from pytest_specdec.models.errors import ModelError
-
-    return (BenchError, NotMeasured, PromptError, EngineError, ModelError, ValueError)
-
-
-def _argument(option: Option) -> Callable[[str], Any]:
-    def argument(given: str) -> Any:
-        try:
-            return option.kind.argument(given)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return argument
-
-
-def _writer(stream: TextIO) -> Callable[[str], object]:
-    def write(content: str) -> None:
-        stream.write(printable(content, stream))
-        stream.flush()
-
-    return write

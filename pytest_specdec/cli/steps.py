@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from typing import Final
 
-from pytest_specdec.checks.conditions import disturbance
+from pytest_specdec.checks.conditions import disturbed
 from pytest_specdec.cli import OK
 from pytest_specdec.cli import USAGE
 from pytest_specdec.cli import files
@@ -101,8 +101,8 @@ def remarks(curve: Curve) -> list[str]:
     found = list(curve.remarks)
     if curve.verify.source == llama_bench.SOURCE:
         found.append(LAST_ROW_ONLY)
-    if disturbed := disturbance(curve.verify.sentinel_ms):
-        found.append(disturbed)
+    if why := disturbed(curve.verify):
+        found.append(why)
     return found
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import json
 import os
 import queue
+import re
 import signal
-import subprocess
 import sys
-import threading
-import time
 from collections.abc import Mapping
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_specdec.engine.child import LOG_LINES
+from pytest_specdec.engine.child import Child
+from pytest_specdec.engine.child import running
 from pytest_specdec.engine.protocol import EngineError
 from pytest_specdec.engine.protocol import RequestRefused
 from pytest_specdec.engine.protocol import WorkerDied
@@ -25,11 +25,20 @@ from pytest_specdec.engine.protocol import WorkerUnavailable
 
 
 WORKER = Path(__file__).resolve().parent.parent / "worker"
-LOG_LINES = 12
-RING_LINES = 400
 # Long enough for a loaded machine to import numpy and llama_cpp.
 START_TIMEOUT_S = 180.0
-_END = object()
+# How long after its pipe a process may take to end.
+DEATH_S = 5.0
+# The kernel's count of processes that it ended for want of memory.
+VMSTAT = Path("/proc/vmstat")
+HINTS = {
+    "SIGABRT": "llama.cpp aborted, its last lines say where",
+    "SIGSEGV": "a memory fault in native code",
+    "SIGBUS": "a memory fault in native code, or a model file that was cut short while in use",
+    "SIGILL": "its llama.cpp was built for processors with instructions that this one lacks",
+    "SIGTERM": "from outside",
+}
+SIGKILL_UNCOUNTED = "from outside, or by the system because memory ran out"
 
 
 class ProcessEngine:
@@ -45,10 +54,9 @@ class ProcessEngine:
         self._python = python or sys.executable
         self._env = dict(env or {})
         self._timeout_s = timeout_s
-        self._process: subprocess.Popen[bytes] | None = None
-        self._answers: queue.Queue[Any] = queue.Queue()
-        self._ring: collections.deque[str] = collections.deque(maxlen=RING_LINES)
-        self._threads: list[threading.Thread] = []
+        self._child: Child | None = None
+        self._last_lines: tuple[str, ...] = ()
+        self._oom_kills: int | None = None
         self._id = 0
         self.generation = 0
 
@@ -65,134 +73,140 @@ class ProcessEngine:
             WorkerTimeout: no answer in time; the process was ended.
             WorkerUnavailable: it could not start.
         """
-        fresh = self._process is None
-        if fresh:
-            self._start()
+        child = self._own_child()
+        fresh = child is None
+        if child is None:
+            child = self._start()
         self._id += 1
         what = _summary(op, params)
         line = json.dumps({"id": self._id, "op": op, "params": params}).encode() + b"\n"
-        timeout = max(self._timeout_s, START_TIMEOUT_S) if fresh else self._timeout_s
         try:
-            answer = self._exchange(line, timeout, what)
+            if not fresh and not child.alive:
+                raise self._death(child, what, "between two requests")
+            child.resume()
+            child.send(line)
+            return self._answer(child, fresh, what)
         except RequestRefused:
             raise
         except BaseException:
             # Ctrl-C, a test's time-out, a death: an answer still to come would be taken for the next one's.
             self.close()
             raise
-        return answer
 
     def close(self) -> None:
         """End the process and forget it."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(OSError):
-            if process.stdin is not None:
-                process.stdin.close()
-        try:
-            # The closed pipe ends a worker that can still run a thread.
-            process.wait(timeout=2.0)
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            process.wait()
-        for thread in self._threads:
-            thread.join(timeout=5.0)
-        for output in (process.stdout, process.stderr):
-            if output is not None:
-                output.close()
-        self._threads = []
+        child, self._child = self._own_child(), None
+        if child is not None:
+            child.end()
+            self._last_lines = child.last_lines()
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a process, with what was loaded into it."""
+        return self._own_child() is not None
+
+    def suspend(self) -> None:
+        """Stop the process where the platform can: idle threads of llama.cpp spin. A request resumes it."""
+        if (child := self._own_child()) is not None:
+            child.suspend()
+
+    def resume(self) -> None:
+        """Let a suspended process go on."""
+        if (child := self._own_child()) is not None:
+            child.resume()
 
     def last_lines(self, count: int = LOG_LINES) -> tuple[str, ...]:
-        """The last lines the worker wrote to its standard error."""
-        return tuple(list(self._ring)[-count:])
+        """The last lines the worker wrote to its standard error; after its end, the last of those."""
+        child = self._own_child()
+        return self._last_lines[-count:] if child is None else child.last_lines(count)
 
-    def _start(self) -> None:
+    def _own_child(self) -> Child | None:
+        # A forked process has the parent's pipes, and none of the threads that read them.
+        if self._child is not None and self._child.inherited:
+            self._child = None
+        return self._child
+
+    def _start(self) -> Child:
         env = {**os.environ, "GGML_NO_BACKTRACE": "1", **self._env}
-        options: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
-        self._answers = queue.Queue()
-        self._ring.clear()
+        self._oom_kills = _oom_kills()
         try:
-            process = subprocess.Popen(
-                [self._python, str(WORKER)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=env,
-                **options,
-            )
+            self._child = Child([self._python, str(WORKER)], env)
         except OSError as error:
             raise WorkerUnavailable(
                 f"the interpreter {self._python} could not be started: {error}; check --specdec-python"
             ) from None
-        self._process = process
         self.generation += 1
-        self._threads = [
-            threading.Thread(target=_read_answers, args=(process.stdout, self._answers), daemon=True),
-            threading.Thread(target=_read_log, args=(process.stderr, self._ring), daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        return self._child
 
-    def _exchange(self, line: bytes, timeout_s: float, what: str) -> dict[str, Any]:
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
+    def _answer(self, child: Child, fresh: bool, what: str) -> dict[str, Any]:
+        timeout_s = max(self._timeout_s, START_TIMEOUT_S) if fresh else self._timeout_s
         try:
-            process.stdin.write(line)
-            process.stdin.flush()
-        except OSError:
-            raise self._death(process, what) from None
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                raw = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                log = self.last_lines()
-                raise WorkerTimeout(
-                    f"no answer within {timeout_s:g} s: the worker was ended. A machine under load needs "
-                    "a larger --specdec-timeout",
-                    request=what,
-                    log=log,
-                ) from None
-            if raw is _END:
-                raise self._death(process, what)
-            try:
-                answer = json.loads(raw)
-            except ValueError:
-                raise WorkerDied(
-                    f"the worker wrote {raw[:80]!r} where an answer was due: it was ended",
-                    request=what,
-                    log=self.last_lines(),
-                ) from None
-            if answer.get("id") == self._id:
-                break
+            raw = child.answer(timeout_s)
+        except queue.Empty:
+            late = f"{self._python} did not start a worker" if fresh else "no answer"
+            raise WorkerTimeout(
+                f"{late} within {timeout_s:g} s: the worker was ended. A machine under load needs "
+                "a larger --specdec-timeout",
+                request=what,
+                log=child.last_lines(),
+            ) from None
+        if raw is None:
+            raise self._death(child, what, "before its first answer" if fresh else "")
+        answer = self._read(raw)
+        if answer is None:
+            # Its last words would be late otherwise.
+            child.end()
+            raise WorkerDied(
+                f"the worker wrote {raw[:80]!r} where an answer was due: it was ended",
+                request=what,
+                log=child.last_lines(),
+            )
         if "result" in answer:
             result: dict[str, Any] = answer["result"]
             return result
         if answer["code"] == "import":
-            self.close()
             raise WorkerUnavailable(answer["error"], request=what)
-        raise RequestRefused(answer["error"], code=answer["code"], request=what, log=self.last_lines(6))
+        raise RequestRefused(answer["error"], code=answer["code"], request=what, log=child.last_lines(6))
 
-    def _death(self, process: subprocess.Popen[bytes], what: str) -> EngineError:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=10.0)
-        # The log thread ends with the pipe; the last words of an abort are the newest lines.
-        self._threads[1].join(timeout=5.0)
-        code = process.returncode
-        if code is None:
-            how = "closed its pipe"
-        elif code < 0:
-            how = f"was ended by {_signal_name(-code)}"
+    def _read(self, raw: bytes) -> dict[str, Any] | None:
+        """The answer to the request under way; None where it isn't one."""
+        try:
+            answer = json.loads(raw)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(answer, dict) or answer.get("id") != self._id:
+            return None
+        refusal = isinstance(answer.get("code"), str) and isinstance(answer.get("error"), str)
+        return answer if isinstance(answer.get("result"), dict) or refusal else None
+
+    def _death(self, child: Child, what: str, when: str) -> EngineError:
+        status = child.status(DEATH_S)
+        log = child.last_lines()
+        if status is None:
+            how, why = "closed its pipe and lived on: it was ended", ""
+        elif status < 0:
+            name = _signal_name(-status)
+            how, why = f"was ended by {name}", self._why(name, log)
         else:
-            how = f"exited with status {code}"
-        hint = ""
-        if code == -signal.SIGABRT:
-            hint = ": llama.cpp aborted, its last lines say where"
-        elif os.name == "posix" and code == -signal.SIGKILL:
-            hint = ": killed from outside, by the system when memory ran out"
-        return WorkerDied(f"the worker {how}{hint}", request=what, log=self.last_lines())
+            how = f"exited with status {status}"
+            why = f"check the interpreter {self._python}, --specdec-python" if when and not log else ""
+        told = " ".join(filter(None, ("the worker", how, when)))
+        return WorkerDied(": ".join(filter(None, (told, why))), request=what, log=log)
+
+    def _why(self, name: str, log: Sequence[str]) -> str:
+        if name == "SIGABRT" and any("std::bad_alloc" in line for line in log):
+            return "memory ran out"
+        if name == "SIGKILL":
+            before, after = self._oom_kills, _oom_kills()
+            if before is None or after is None:
+                return SIGKILL_UNCOUNTED
+            return "the system ended it because memory ran out" if after > before else "from outside"
+        return HINTS.get(name, "")
+
+
+def workers() -> tuple[int, ...]:
+    """Return the process ids of all workers that this process has running."""
+    return running()
 
 
 def _summary(op: str, params: Mapping[str, Any]) -> str:
@@ -212,19 +226,8 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def _oom_kills() -> int | None:
     with contextlib.suppress(OSError):
-        process.kill()
-
-
-def _read_answers(stream: Any, answers: queue.Queue[Any]) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        for line in stream:
-            answers.put(line)
-    answers.put(_END)
-
-
-def _read_log(stream: Any, ring: collections.deque[str]) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        for line in stream:
-            ring.append(line.decode("utf-8", "replace").rstrip())
+        if found := re.search(r"^oom_kill (\d+)$", VMSTAT.read_text(encoding="ascii"), re.MULTILINE):
+            return int(found[1])
+    return None

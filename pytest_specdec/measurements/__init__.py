@@ -10,9 +10,17 @@ from pytest_specdec.measurements.accounts import LedgerRun
 from pytest_specdec.measurements.accounts import MemoryUse
 from pytest_specdec.measurements.accounts import Stages
 from pytest_specdec.measurements.accounts import Timeline
+from pytest_specdec.measurements.comparison import ArmFacts
+from pytest_specdec.measurements.comparison import ArmResult
+from pytest_specdec.measurements.comparison import Comparison
+from pytest_specdec.measurements.comparison import TextDifference
 from pytest_specdec.measurements.curve import VerifyCurve
+from pytest_specdec.measurements.environment import PRESSURES
+from pytest_specdec.measurements.environment import Environment
+from pytest_specdec.measurements.environment import worst
 from pytest_specdec.measurements.exactness import Exactness
 from pytest_specdec.measurements.exactness import ExactnessCase
+from pytest_specdec.measurements.exactness import Parting
 from pytest_specdec.measurements.exactness import TokenMargin
 from pytest_specdec.measurements.generation import DecodeRun
 from pytest_specdec.measurements.generation import Generation
@@ -24,6 +32,8 @@ from pytest_specdec.measurements.generation import SpeedPair
 from pytest_specdec.measurements.generation import SpeedRun
 from pytest_specdec.measurements.kernels import DepthMap
 from pytest_specdec.measurements.kernels import KernelMap
+from pytest_specdec.measurements.noise import ArmPair
+from pytest_specdec.measurements.noise import NoiseRun
 from pytest_specdec.measurements.record import Measurement
 from pytest_specdec.measurements.record import Record
 from pytest_specdec.measurements.structure import ProbeResult
@@ -32,9 +42,15 @@ from pytest_specdec.measurements.structure import Structure
 
 __all__ = [
     "KINDS",
+    "PRESSURES",
+    "ArmFacts",
+    "ArmPair",
+    "ArmResult",
+    "Comparison",
     "DecodeRun",
     "DepthMap",
     "DraftCost",
+    "Environment",
     "Exactness",
     "ExactnessCase",
     "Generation",
@@ -42,6 +58,8 @@ __all__ = [
     "LedgerRun",
     "Measurement",
     "MemoryUse",
+    "NoiseRun",
+    "Parting",
     "ProbeResult",
     "PublishedAcceptance",
     "PublishedSpeed",
@@ -52,10 +70,12 @@ __all__ = [
     "SpeedRun",
     "Stages",
     "Structure",
+    "TextDifference",
     "Timeline",
     "TokenMargin",
     "VerifyCurve",
     "from_json",
+    "worst",
 ]
 
 KINDS: Mapping[str, type[Any]] = {
@@ -72,6 +92,8 @@ KINDS: Mapping[str, type[Any]] = {
         LedgerRun,
         KernelMap,
         Structure,
+        NoiseRun,
+        Comparison,
     )
 }
 

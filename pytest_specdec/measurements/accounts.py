@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import field
 from typing import TYPE_CHECKING
 from typing import ClassVar
 
+from pytest_specdec.measurements.environment import Environment
+from pytest_specdec.measurements.record import RARE
 from pytest_specdec.measurements.record import Record
 
 
@@ -29,6 +32,7 @@ class DraftCost(Record):
     draft_ms: tuple[float, ...]
     target_ms: tuple[float, ...]
     source: str = "measured"
+    environment: Environment | None = field(default=None, metadata=RARE)
 
     def log_ratios(self) -> NDArray[float64]:
         """Natural log of draft ÷ target time per block, shape (blocks,)."""
@@ -78,6 +82,7 @@ class Timeline(Record):
     method: str
     requests: tuple[Stages, ...]
     source: str = "measured"
+    environment: Environment | None = field(default=None, metadata=RARE)
 
     def total_ms(self, part: str, *, speculating: bool) -> float:
         """One stage over all prompts, for example ``total_ms("sampling_ms", speculating=True)``."""
@@ -144,6 +149,7 @@ class LedgerRun(Record):
     tokens_per_round: tuple[float, ...]
     tokens_per_s: tuple[float, ...]
     source: str = "measured"
+    environment: Environment | None = field(default=None, metadata=RARE)
 
     def to_frame(self) -> DataFrame:
         """One row per draft length."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import field
 from statistics import median
 from typing import TYPE_CHECKING
 from typing import ClassVar
 
+from pytest_specdec.measurements.environment import Environment
+from pytest_specdec.measurements.record import RARE
 from pytest_specdec.measurements.record import Record
 
 
@@ -34,6 +37,7 @@ class VerifyCurve(Record):
     rows: str = "all"
     sentinel_ms: tuple[float, ...] = ()
     source: str = "measured"
+    environment: Environment | None = field(default=None, metadata=RARE)
 
     def blocks_ms(self) -> NDArray[float64]:
         """Median over the calls of each block, shape (len(n), blocks), ms."""

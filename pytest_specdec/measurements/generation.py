@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 from typing import ClassVar
 
+from pytest_specdec.measurements.environment import Environment
 from pytest_specdec.measurements.record import RARE
 from pytest_specdec.measurements.record import Record
 
@@ -78,6 +79,7 @@ class DecodeRun(Record):
 
     generations: tuple[Generation, ...]
     source: str = "measured"
+    environment: Environment | None = field(default=None, metadata=RARE)
 
     def to_frame(self) -> DataFrame:
         """One row per prompt."""
@@ -126,6 +128,7 @@ class SpeculativeRun(Record):
     speculations: tuple[Speculation, ...]
     source: str = "measured"
     published: PublishedAcceptance | None = field(default=None, metadata=RARE)
+    environment: Environment | None = field(default=None, metadata=RARE)
 
     @property
     def drafted(self) -> int:
@@ -212,6 +215,7 @@ class SpeedRun(Record):
     pairs: tuple[SpeedPair, ...]
     source: str = "measured"
     published: PublishedSpeed | None = field(default=None, metadata=RARE)
+    environment: Environment | None = field(default=None, metadata=RARE)
 
     def log_ratios(self) -> NDArray[float64]:
         """Natural log of speculative ÷ plain decode rate, shape (pairs,)."""

@@ -26,6 +26,7 @@ def header_line(
     device: str | None = None,
     machine: str | None = None,
     baseline: str | None = None,
+    digest: str | None = None,
 ) -> str:
     """Return one line on what is under test.
 
@@ -34,8 +35,11 @@ def header_line(
         device: what computes, such as `device_name` gives.
         machine: name of this machine's baselines.
         baseline: which baseline the run is held against, in a few words.
+        digest: what tells this build from others of its version.
     """
     parts = [build_name(build)]
+    if digest:
+        parts.append(f"build {digest}")
     if device:
         parts.append(device)
     if machine:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pytest_specdec.store.baseline import Anchor
 from pytest_specdec.store.baseline import Baseline
 from pytest_specdec.store.baseline import Entry
 from pytest_specdec.store.baseline import load_file
 from pytest_specdec.store.baseline import model_differences
 from pytest_specdec.store.build import build_differences
+from pytest_specdec.store.build import build_digest
 from pytest_specdec.store.build import build_id
 from pytest_specdec.store.build import build_identity
 from pytest_specdec.store.errors import BaselineError
@@ -19,6 +21,7 @@ from pytest_specdec.store.store import Store
 
 
 __all__ = [
+    "Anchor",
     "Baseline",
     "BaselineError",
     "Entry",
@@ -27,6 +30,7 @@ __all__ = [
     "SaveReport",
     "Store",
     "build_differences",
+    "build_digest",
     "build_id",
     "build_identity",
     "differences",

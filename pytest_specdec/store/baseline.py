@@ -60,11 +60,20 @@ class Recordable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Anchor:
+    """What an entry held first, with the build identity and the ISO day of that."""
+
+    measurement: Measurement = field(hash=False)
+    build: Mapping[str, Any] = field(hash=False)
+    recorded: str
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One kept measurement.
 
     ``build`` is the build identity it was taken with, ``models`` the SHA-256 of target and draft (None: no
-    draft, or not known), ``recorded`` an ISO day.
+    draft, or not known), ``recorded`` an ISO day, ``anchor`` what it replaced first (None: nothing).
     """
 
     key: str
@@ -75,6 +84,7 @@ class Entry:
     build: Mapping[str, Any] = field(hash=False)
     models: Mapping[str, str | None] = field(hash=False)
     recorded: str
+    anchor: Anchor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +131,7 @@ def load_file(path: Path) -> Baseline:
             build=builds[entry["build"]],
             models=entry["models"],
             recorded=entry["recorded"],
+            anchor=_anchor(entry.get("anchor"), builds),
         )
         for key, entry in document["entries"].items()
     }
@@ -143,6 +154,37 @@ def model_differences(
         if not same:
             found.append(f"{role} {_named(one)} → {_named(two)}")
     return found
+
+
+def successor(old: Document, new: Document, *, move_anchor: bool = False) -> Document:
+    """The entry that takes an older one's place, with what that one held first as its anchor.
+
+    With ``move_anchor``, or measured with another model file, it starts anew: without an anchor.
+    """
+    entry = {name: value for name, value in new.items() if name != "anchor"}
+    entry["used_by"] = sorted({*old["used_by"], *new["used_by"]})
+    if move_anchor or _other_files(old["models"], new["models"]):
+        return entry
+    first = old.get("anchor") or {name: old[name] for name in ("build", "measurement", "recorded")}
+    return {**entry, "anchor": first}
+
+
+def with_entries(document: Document, entries: Mapping[str, Document]) -> Document:
+    """The document with other entries, and of its builds those that they need."""
+    needed = {entry["build"] for entry in entries.values()}
+    needed |= {entry["anchor"]["build"] for entry in entries.values() if "anchor" in entry}
+    builds = {name: build for name, build in document["builds"].items() if name in needed}
+    return {**document, "builds": builds, "entries": dict(entries)}
+
+
+def _anchor(first: Document | None, builds: Mapping[str, Any]) -> Anchor | None:
+    if first is None:
+        return None
+    return Anchor(from_json(first["measurement"]), builds[first["build"]], first["recorded"])
+
+
+def _other_files(old: Mapping[str, str | None], new: Mapping[str, str | None]) -> bool:
+    return any(old[role] != new[role] and None not in (old[role], new[role]) for role in ("target", "draft"))
 
 
 def _named(model: Mapping[str, Any] | None) -> str:

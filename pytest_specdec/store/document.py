@@ -210,10 +210,12 @@ def _faults(document: Document) -> Iterator[str]:
     """What a schema can't say: parts that don't fit each other."""
     builds = document["builds"]
     for key, entry in document["entries"].items():
-        if entry["build"] not in builds:
-            yield f"entry {_short(key)} has build {_short(entry['build'])}, not in builds"
-        for fault in _measurement_faults(entry["measurement"]):
-            yield f"entry {_short(key)}: {fault}"
+        for held in filter(None, (entry, entry.get("anchor"))):
+            where = f"entry {_short(key)}" if held is entry else f"the anchor of entry {_short(key)}"
+            if held["build"] not in builds:
+                yield f"{where} has build {_short(held['build'])}, not in builds"
+            for fault in _measurement_faults(held["measurement"]):
+                yield f"{where}: {fault}"
 
 
 def _measurement_faults(measurement: Document) -> Iterator[str]:
@@ -234,6 +236,14 @@ def _measurement_faults(measurement: Document) -> Iterator[str]:
                 yield f"prompt {_short(run['prompt'])} has more tokens accepted than drafted"
     if "published" in measurement and (measurement.get("speculations") or measurement.get("pairs")):
         yield "published totals beside measured runs"
+    for one in (
+        (*measurement.get("maps", ()), *measurement.get("one_thread", ())) if kind == "kernel_map" else ()
+    ):
+        if (
+            len({len(one[name]) for name in ("n", "hidden", "logits", "digests", "repeated", "remainder")})
+            > 1
+        ):
+            yield f"the map at depth {one['depth']} has columns of several lengths"
     if kind == "draft_cost" and len(measurement["draft_ms"]) != len(measurement["target_ms"]):
         yield "draft and target times for different numbers of blocks"
 

@@ -171,9 +171,17 @@ def identify(hello: Mapping[str, Any], system: System | None = None) -> Machine:
     for key in ("python", "llama_cpp_python", "ggml_version", "ggml_commit"):
         soft[key] = str(hello.get(key) or "")
     return Machine(
-        {**hard, "os_family": family, "backend": _backend(hello, devices)},
+        {**hard, "os_family": family, "backend": backend_in_use(hello)},
         {key: value for key, value in sorted(soft.items()) if value},
     )
+
+
+def backend_in_use(hello: Mapping[str, Any], *, gpu_layers: int = -1) -> str:
+    """The backend that computes, from a worker's hello: the GPUs' where layers go to them, else "cpu"."""
+    backends = {device.backend for device in devices_of(hello) if device.is_gpu}
+    if not backends or gpu_layers == 0 or hello.get("gpu_offload") is False:
+        return "cpu"
+    return "+".join(sorted(backends))
 
 
 def slugify(text: str) -> str:
@@ -250,13 +258,6 @@ def _chip_of(devices: list[Device]) -> str:
 
 def _gpu_of(devices: list[Device]) -> str | None:
     return joined(tidy_chip(device.description) or device.name for device in devices if device.is_gpu)
-
-
-def _backend(hello: Mapping[str, Any], devices: list[Device]) -> str:
-    backends = {device.backend for device in devices if device.is_gpu}
-    if not backends or hello.get("gpu_offload") is False:
-        return "cpu"
-    return "+".join(sorted(backends))
 
 
 def _cut(slug: str, length: int) -> str:

@@ -11,10 +11,26 @@ Document = dict[str, Any]
 Step = Callable[[Document], Document]
 
 #: The version that this release writes.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+
+# What an exactness case says of the steps that decided it, where it knows of none.
+_NO_STEPS: Mapping[str, Any] = {"steps": [], "reasons": [], "partings": [], "invariant": 0, "refused": ""}
+
+
+def _from_1(document: Document) -> Document:
+    """Entries have no anchor yet, which an entry may do without; exactness knew one step only."""
+    return {**document, "entries": {key: _with_steps(entry) for key, entry in document["entries"].items()}}
+
+
+def _with_steps(entry: Document) -> Document:
+    if entry["kind"] != "exactness":
+        return entry
+    cases = [{**_NO_STEPS, **case} for case in entry["measurement"]["cases"]]
+    return {**entry, "measurement": {**entry["measurement"], "cases": cases}}
+
 
 #: From a version to the function that makes a document of the next one, ``schema_version`` aside.
-STEPS: Mapping[int, Step] = {}
+STEPS: Mapping[int, Step] = {1: _from_1}
 
 
 class MigrationError(ValueError):

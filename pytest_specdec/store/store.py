@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import re
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -14,39 +12,45 @@ from pathlib import Path
 from typing import Any
 from typing import Literal
 
-from pytest_specdec.store import atomic
 from pytest_specdec.store.baseline import Baseline
 from pytest_specdec.store.baseline import Facts
 from pytest_specdec.store.baseline import Recordable
 from pytest_specdec.store.baseline import load_file
 from pytest_specdec.store.baseline import model_differences
 from pytest_specdec.store.baseline import new_document
-from pytest_specdec.store.document import check
+from pytest_specdec.store.baseline import successor
+from pytest_specdec.store.baseline import with_entries
 from pytest_specdec.store.document import read
-from pytest_specdec.store.document import render
 from pytest_specdec.store.errors import BaselineError
 from pytest_specdec.store.errors import NoBaseline
 from pytest_specdec.store.machine import Machine
 from pytest_specdec.store.machine import differences
 from pytest_specdec.store.migrate import Document
+from pytest_specdec.store.writing import keep_from_git
+from pytest_specdec.store.writing import put
+from pytest_specdec.store.writing import writing
 
 
 CANDIDATES = ".candidates"
+HISTORY = "history.jsonl"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _NAME_LENGTH = {"machine": 100, "pair": 120}
 _LISTED = 20
-_NOT_WRITTEN = "nothing was written; please report this as a fault of pytest-specdec"
 
 
 @dataclass(frozen=True, slots=True)
 class SaveReport:
-    """What became of the given keys; all others are as they were."""
+    """What became of the given keys; all others are as they were.
+
+    ``anchored`` are those of the replaced ones that stay held against their first measurement too.
+    """
 
     path: Path
     added: tuple[str, ...]
     replaced: tuple[str, ...]
     kept: tuple[str, ...]
+    anchored: tuple[str, ...] = ()
 
 
 Update = Literal["new", "all"]
@@ -84,6 +88,14 @@ class Store:
         """Where the candidate of a failed run is, or would be."""
         name = f"{self._name('machine', machine_name)}--{self._name('pair', pair)}.json"
         return self.root / CANDIDATES / name
+
+    def history_path(self, machine_name: str) -> Path:
+        """Where the history of this machine's green runs is, or would be."""
+        return self.root / self._name("machine", machine_name) / HISTORY
+
+    def histories(self) -> tuple[str, ...]:
+        """Names of the machines that have a history of green runs."""
+        return tuple(folder.name for folder in _listed(self.root) if (folder / HISTORY).is_file())
 
     def load(self, machine_name: str, pair: str, machine: Machine | None = None) -> Baseline | None:
         """The baseline of a pair on a machine; None where there is none.
@@ -137,7 +149,8 @@ class Store:
         """Write entries into a machine's baseline of a pair, which is made when there is none.
 
         ``update`` "new" writes keys that the file doesn't have, "all" every given one; other keys stay as
-        they are, and so does what another process writes meanwhile. ``models`` has the facts of "target" and
+        they are, and so does what another process writes meanwhile. What an entry held first stays beside
+        what takes its place, as its anchor. ``models`` has the facts of "target" and
         "draft", ``build`` is a build identity, ``day`` the day of recording (default: today, UTC).
         """
         if update not in ("new", "all"):
@@ -164,40 +177,43 @@ class Store:
         """
         path = self.candidate_path(machine_name, pair)
         document = new_document(machine_name, machine, pair, models, build, entries, day)
-        with _writing(path):
-            ignore = path.with_name(".gitignore")
-            if not ignore.exists():
-                atomic.write(ignore, b"*\n")
-            _write(path, document)
+        with writing(path):
+            keep_from_git(path.parent)
+            put(path, document)
         return path
 
-    def accept(self, candidate: Path) -> SaveReport:
-        """Write a candidate's entries into its baseline, over older ones, and remove it from its folder."""
+    def accept(self, candidate: Path, *, anchor: bool = False) -> SaveReport:
+        """Write a candidate's entries into its baseline, over older ones, and remove it from its folder.
+
+        With ``anchor`` its entries become their own anchors: nothing is held against earlier ones any more.
+        """
         try:
             document = read(candidate)
         except FileNotFoundError:
             known = _some([str(path) for path in self.candidates()])
             raise NoBaseline(candidate, "no such candidate", f"known candidates: {known}") from None
         path = self.path(document["machine"]["name"], document["pair"])
-        report = self._merge(path, document, "all")
+        report = self._merge(path, document, "all", move_anchor=anchor)
         if candidate in self.candidates():
             with contextlib.suppress(OSError):
                 candidate.unlink()
         return report
 
-    def _merge(self, path: Path, fresh: Document, update: Update) -> SaveReport:
+    def _merge(self, path: Path, fresh: Document, update: Update, *, move_anchor: bool = False) -> SaveReport:
         if update == "new" or not fresh["entries"]:
             # Nothing new needs no lock: the folder may be read-only.
-            _, report = self._merged(path, fresh, update)
+            _, report = self._merged(path, fresh, update, move_anchor)
             if not report.added:
                 return report
-        with _writing(path):
-            document, report = self._merged(path, fresh, update)
+        with writing(path):
+            document, report = self._merged(path, fresh, update, move_anchor)
             if report.added or report.replaced:
-                _write(path, document)
+                put(path, document)
         return report
 
-    def _merged(self, path: Path, fresh: Document, update: Update) -> tuple[Document, SaveReport]:
+    def _merged(
+        self, path: Path, fresh: Document, update: Update, move_anchor: bool
+    ) -> tuple[Document, SaveReport]:
         """The file's document with the fresh entries in it, and what that changed."""
         try:
             old = read(path)
@@ -216,17 +232,13 @@ class Store:
                 "record it anew with --specdec-update=all, or give the new model another name",
             )
         entries = dict(old["entries"])
-        for key in added + replaced:
-            users = {*fresh["entries"][key]["used_by"], *entries.get(key, {}).get("used_by", ())}
-            entries[key] = {**fresh["entries"][key], "used_by": sorted(users)}
-        builds = {**old["builds"], **fresh["builds"]}
-        used = {entry["build"] for entry in entries.values()}
-        document = {
-            **fresh,
-            "entries": entries,
-            "builds": {name: builds[name] for name in builds if name in used},
-        }
-        return document, SaveReport(path, added, replaced, kept)
+        for key in added:
+            entries[key] = fresh["entries"][key]
+        for key in replaced:
+            entries[key] = successor(entries[key], fresh["entries"][key], move_anchor=move_anchor)
+        anchored = tuple(key for key in replaced if "anchor" in entries[key])
+        document = with_entries({**fresh, "builds": {**old["builds"], **fresh["builds"]}}, entries)
+        return document, SaveReport(path, added, replaced, kept, anchored)
 
     def _same_machine(self, path: Path, recorded: Machine, here: Machine) -> None:
         found = differences(recorded, here)
@@ -263,32 +275,3 @@ def _some(names: Iterable[str]) -> str:
     listed = list(names)
     more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return ", ".join(listed[:_LISTED]) + more if listed else "none"
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Hold the lock of `path`, in a folder made when missing, and turn the system's errors into our own."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic.exclusive(path):
-            yield
-    except atomic.Busy as error:
-        raise BaselineError(
-            path, f"is being written ({error.strerror})", "wait for that run to end"
-        ) from None
-    except OSError as error:
-        remedy = "make the folder writable, or name another with --specdec-baseline-dir"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            remedy = "make room on the disk"
-        problem = f"can't be written ({error.strerror or error}) and was left as it is"
-        raise BaselineError(path, problem, f"{remedy}, then run again") from None
-
-
-def _write(path: Path, document: Document) -> None:
-    check(document, path, _NOT_WRITTEN)
-    try:
-        content = render(document).encode("utf-8")
-    except ValueError as error:
-        raise BaselineError(path, f"would hold what JSON can't ({error})", _NOT_WRITTEN) from None
-    # Through a link, or the rename would put a file in the link's place.
-    atomic.write(path.resolve() if path.is_symlink() else path, content)

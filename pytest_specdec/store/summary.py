@@ -10,11 +10,14 @@ from typing import Any
 from pytest_specdec.measurements import DecodeRun
 from pytest_specdec.measurements import DraftCost
 from pytest_specdec.measurements import Exactness
+from pytest_specdec.measurements import KernelMap
 from pytest_specdec.measurements import LedgerRun
 from pytest_specdec.measurements import Measurement
 from pytest_specdec.measurements import MemoryUse
+from pytest_specdec.measurements import NoiseRun
 from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.measurements import SpeedRun
+from pytest_specdec.measurements import Structure
 from pytest_specdec.measurements import Timeline
 from pytest_specdec.measurements import VerifyCurve
 
@@ -62,8 +65,10 @@ def _speed(run: SpeedRun) -> dict[str, float]:
 
 def _exactness(exactness: Exactness) -> dict[str, float]:
     cases = exactness.cases
+    decided = [case.decided for case in cases]
     return {
         "prompts": len(cases),
+        **{f"decided by step {step}": decided.count(step) for step in (1, 2, 3) if step in decided},
         "prompts that differ": sum(case.first_difference is not None for case in cases),
         "near ties": sum(len(case.margins) for case in cases),
         "largest difference": max((case.difference for case in cases), default=0.0),
@@ -96,6 +101,22 @@ def _ledger(run: LedgerRun) -> dict[str, float]:
     return {f"tokens/s k={k}": rate for k, rate in zip(run.ks, run.tokens_per_s, strict=True)}
 
 
+def _kernel_map(found: KernelMap) -> dict[str, float]:
+    return {f"batches at depth {one.depth} repeated": float(sum(one.repeated)) for one in found.maps}
+
+
+def _noise(run: NoiseRun) -> dict[str, float]:
+    # When first needed: numpy takes longer to import than a baseline to read.
+    from pytest_specdec.theory.noise import paired_floor
+
+    floor = paired_floor(run.log_ratios())
+    return {"pairs": len(run.pairs), **({} if floor is None else {"noise floor": floor})}
+
+
+def _structure(found: Structure) -> dict[str, float]:
+    return {"probes": len(found.probes), "faults": len(found.faults)}
+
+
 def _rate(name: str, part: float, whole: float) -> dict[str, float]:
     return {name: part / whole} if whole else {}
 
@@ -110,4 +131,7 @@ _SUMMARIES: Mapping[str, Callable[[Any], dict[str, float]]] = {
     "timeline": _timeline,
     "memory": _memory,
     "ledger": _ledger,
+    "kernel_map": _kernel_map,
+    "noise": _noise,
+    "structure": _structure,
 }

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from typing import TypeVar
@@ -19,15 +20,24 @@ import pytest
 from pytest_specdec.bench.errors import NotMeasured
 from pytest_specdec.bench.session import Recorded
 from pytest_specdec.engine.protocol import WorkerDied
+from pytest_specdec.measurements import ArmPair
 from pytest_specdec.measurements import DecodeRun
+from pytest_specdec.measurements import DepthMap
 from pytest_specdec.measurements import DraftCost
+from pytest_specdec.measurements import Environment
 from pytest_specdec.measurements import Exactness
 from pytest_specdec.measurements import ExactnessCase
+from pytest_specdec.measurements import KernelMap
 from pytest_specdec.measurements import Measurement
+from pytest_specdec.measurements import NoiseRun
+from pytest_specdec.measurements import ProbeResult
 from pytest_specdec.measurements import Speculation
 from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.measurements import SpeedPair
 from pytest_specdec.measurements import SpeedRun
+from pytest_specdec.measurements import Stages
+from pytest_specdec.measurements import Structure
+from pytest_specdec.measurements import Timeline
 from pytest_specdec.measurements import VerifyCurve
 from pytest_specdec.models.describe import ModelFacts
 from pytest_specdec.models.errors import ModelError
@@ -37,6 +47,7 @@ from pytest_specdec.settings import Settings
 
 M = TypeVar("M", bound=Measurement)
 
+PROMPTS = ("one", "two", "three", "four", "five", "six", "seven")
 HELLO = {
     "protocol": 1,
     "python": "3.11.7",
@@ -66,6 +77,7 @@ class Session:
         self.progress = progress
         self.recorded: dict[str, Recorded] = {}
         self.asked = False
+        self.replay = None
 
     def bench(self, settings: Settings) -> Bench:
         """The bench bound to one test's settings."""
@@ -99,7 +111,50 @@ class Bench:
 
     def key(self, kind: str, k: int | None = None) -> str:
         """The key of a measurement."""
-        return f"{kind} k={k or self.settings.k} n_ubatch={self.settings.n_ubatch}"
+        depth = f" depth={self.settings.depth}" if kind == "kernel_map" else ""
+        return f"{kind} k={k or self.settings.k} n_ubatch={self.settings.n_ubatch}{depth}"
+
+    def with_settings(self, **changes: Any) -> Bench:
+        """The same session with other settings."""
+        return Bench(self.session, self.settings.merged(**changes))
+
+    def known(self, kind: str) -> Measurement | None:
+        """What was measured of a kind."""
+        found = self.session.recorded.get(f"{self.pair} {self.key(kind)}")
+        return None if found is None else found.measurement
+
+    def kernel_map(self) -> KernelMap:
+        """Thresholds at 4 and 8, unless told otherwise."""
+        thresholds = told(self.settings).get("thresholds", [4, 8])
+        n = self.settings.map_sizes
+        letters = tuple(str(sum(size >= at for at in thresholds)) * size for size in n)
+        return self._made(
+            KernelMap(
+                (
+                    DepthMap(
+                        depth=self.settings.depth,
+                        threads=1,
+                        n=n,
+                        hidden=letters,
+                        logits=letters,
+                        digests=tuple(f"{ord(row[0]):016x}" for row in letters),
+                        repeated=(True,) * len(n),
+                        remainder=(0,) * len(n),
+                    ),
+                ),
+                forward_ms=1.0,
+                wall_ms=1.0,
+            ),
+            None,
+        )
+
+    def structure(self, k: int | None = None) -> Structure:
+        """Sound, unless told of a fault."""
+        fault = told(self.settings).get("fault", "")
+        outcome = "fault" if fault else "sound"
+        return self._made(
+            Structure(k or self.settings.k, "two-model", (ProbeResult("rollback", outcome, fault),)), k
+        )
 
     def facts(self) -> dict[str, ModelFacts | None]:
         """Made-up facts."""
@@ -118,7 +173,7 @@ class Bench:
         return self._made(VerifyCurve(sizes, samples, rows=rows), None)
 
     def speculate(self, k: int | None = None) -> SpeculativeRun:
-        """Ten rounds on each of two prompts, two of three drafts right, unless told otherwise."""
+        """Ten rounds on each prompt, two of three drafts right, 1 ms of overhead, unless told otherwise."""
         drafted = k or self.settings.k
         right = min(drafted, told(self.settings).get("accepted", 2))
         runs = tuple(
@@ -133,11 +188,11 @@ class Bench:
                 verify_ms=(10.0,) * 10,
                 prefill_ms=1.0,
                 draft_prefill_ms=0.0,
-                decode_ms=110.0,
+                decode_ms=110.0 + 10 * told(self.settings).get("overhead", 1.0),
                 forward_ms=100.0,
                 stop="limit",
             )
-            for prompt in ("one", "two")
+            for prompt in PROMPTS
         )
         return self._made(SpeculativeRun(drafted, "two-model", runs), k)
 
@@ -149,19 +204,30 @@ class Bench:
         """No prompt at all."""
         return self._made(DecodeRun(()), None)
 
-    def speed(self, k: int | None = None, until: Callable[[SpeedRun], bool] | None = None) -> SpeedRun:
-        """1.3 times as fast, unless told otherwise; looks at 8, 16 and 24 pairs."""
+    def speed(
+        self, k: int | None = None, until: Callable[[SpeedRun], bool] | None = None, looks: int = 3
+    ) -> SpeedRun:
+        """1.3 times as fast, unless told otherwise; looks after every 8 pairs."""
         factor = told(self.settings).get("speedup", 1.3)
         pairs = tuple(
             SpeedPair(f"p{i % 4}", 65, 1000.0, 65, 1000.0 / (factor * (1 + (i % 8 - 3.5) / 500)))
-            for i in range(24)
+            for i in range(8 * looks)
         )
-        for look in (8, 16, 24):
-            run = SpeedRun(k or self.settings.k, "two-model", pairs[:look])
+        for look in range(1, looks + 1):
+            run = SpeedRun(k or self.settings.k, "two-model", pairs[: 8 * look])
             if until is None or until(run):
                 break
         note(self.settings, f"pairs={len(run.pairs)}")
         return self._made(run, k)
+
+    def noise(self) -> NoiseRun:
+        """Pairs that differ by up to 1 %, unless told of more."""
+        spread = told(self.settings).get("noise", 0.01)
+        pairs = tuple(
+            ArmPair(f"p{i % 4}", 65, 1000.0, 65, 1000.0 * (1 + spread * (i % 8 - 3.5) / 3.5))
+            for i in range(24)
+        )
+        return self._made(NoiseRun(pairs), None)
 
     def exactness(self, k: int | None = None) -> Exactness:
         """Same tokens everywhere."""
@@ -169,8 +235,19 @@ class Bench:
         return self._made(Exactness(k or self.settings.k, "two-model", (case,)), k)
 
     def draft_cost(self) -> DraftCost:
-        """A fifth of a pass."""
-        return self._made(DraftCost("two-model", (2.0,) * 8, (10.0,) * 8), None)
+        """A fifth of a pass, unless told otherwise."""
+        ms = 10.0 * told(self.settings).get("draft", 0.2)
+        return self._made(DraftCost("two-model", (ms,) * 8, (10.0,) * 8), None)
+
+    def timeline(self, k: int | None = None) -> Timeline:
+        """Forwards are 70 % of a request, unless told otherwise."""
+        forward = 100.0 * told(self.settings).get("share", 0.7)
+        requests = tuple(
+            Stages(f"p{i}", speculating, 65, 5.0, 0.0, 0.0, forward, 0.0, 0.0, 0.0, 95.0 - forward, 100.0)
+            for i in range(8)
+            for speculating in (False, True)
+        )
+        return self._made(Timeline(k or self.settings.k, "two-model", requests), k)
 
     def _made(self, measurement: M, k: int | None) -> M:
         kind = measurement.kind
@@ -186,6 +263,9 @@ class Bench:
             raise ModelError(f"{kind}: toy.gguf is truncated")
         if kind in plan.get("crash", []):
             raise WorkerDied("the worker died of SIGABRT", request=kind, log=["GGML_ASSERT(n < 8) failed"])
+        if "environment" in plan and hasattr(measurement, "environment"):
+            known: Any = measurement
+            measurement = replace(known, environment=Environment(**plan["environment"]))
         if self.session.progress is not None:
             self.session.progress(f"measuring {kind}")
         place = f"{self.pair} {self.key(kind, k)}"

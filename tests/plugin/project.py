@@ -91,8 +91,9 @@ class Project:
         return [line.split()[0] for line in self.asked if not line.startswith(aside)]
 
     def baselines(self) -> list[Path]:
-        """The baseline files, candidates aside."""
-        return sorted(self.path.glob("baselines/*/*.json"))
+        """The baseline files, candidates and notes aside."""
+        found = self.path.glob("baselines/*/*.json")
+        return sorted(path for path in found if not path.parent.name.startswith("."))
 
     def junit(self, *args: str) -> ElementTree.Element:
         """Run pytest and return the only test suite of its JUnit file."""

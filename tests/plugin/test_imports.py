@@ -14,6 +14,7 @@ HEAVY = {"numpy", "pandas", "jsonschema", "llama_cpp", "gguf", "scipy", "matplot
 OURS = {
     "pytest_specdec",
     "pytest_specdec.fixtures",
+    "pytest_specdec.limits",
     "pytest_specdec.marks",
     "pytest_specdec.plugin",
     "pytest_specdec.run",

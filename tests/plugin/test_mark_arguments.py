@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import pytest_specdec
+from pytest_specdec.limits import parse
+from pytest_specdec.limits import validated
 from pytest_specdec.marks import LIMITS
-from pytest_specdec.marks import parse
-from pytest_specdec.marks import validated
 
 
 # Untyped: most of what follows is what a type checker would refuse.
@@ -44,7 +44,19 @@ sd: Any = pytest_specdec
         (lambda: sd.min_speedup(1.1, k=0), "k must be at least 1, not 0"),
         (lambda: sd.min_speedup(1.1, k=True), "k must be a whole number, not True"),
         (lambda: sd.min_speedup(1.1, prove=1), "prove must be True or False, not 1"),
-        (lambda: sd.within_baseline("speed"), "metrics must be of curve, acceptance, speedup, not 'speed'"),
+        (
+            lambda: sd.within_baseline("speed"),
+            "metrics must be of kernels, curve, acceptance, draft_cost, forward_share, overhead, speedup, "
+            "not 'speed'",
+        ),
+        (lambda: sd.kernel_thresholds(1), "ns must be at least 2, not 1"),
+        (lambda: sd.kernel_thresholds(4, depth=-1), "depth must be at least 0, not -1"),
+        (
+            lambda: sd.structurally_sound("speed"),
+            "probes must be of rollback, batch, vocabulary, self-draft, positions, context-end, eog, "
+            "not 'speed'",
+        ),
+        (lambda: sd.specdec(map_depths="a"), "map_depths must be depths such as '0,512', not 'a'"),
         (lambda: sd.within_baseline(tolerance=0), "tolerance must be above 0, not 0"),
         (lambda: sd.specdec(kk=3), "unknown setting 'kk'; known: target, draft, method, k, "),
         (lambda: sd.specdec(update="all"), "unknown setting 'update'; set it with --specdec-update"),
@@ -52,7 +64,7 @@ sd: Any = pytest_specdec
         (lambda: sd.specdec(method="magic"), "method must be one of auto, two-model, ngram, not 'magic'"),
         (lambda: sd.specdec(swa_full=0), "swa_full must be True or False, not 0"),
         (lambda: sd.specdec(sizes="4-1"), "sizes must be sizes such as '1-12,16', not '4-1'"),
-        (lambda: sd.specdec(sizes="7"), "sizes must name two sizes at least, not '7'"),
+        (lambda: sd.specdec(sizes="7"), "sizes must name two of sizes at least, not '7'"),
         (lambda: sd.specdec(target=""), None),
         (lambda: sd.specdec(prompts=""), "prompts must not be empty"),
         (lambda: sd.specdec(target=7), "target must be a text, not 7"),

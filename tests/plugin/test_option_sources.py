@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_specdec.marks import stack
+from pytest_specdec.limits import stack
 from pytest_specdec.settings import OPTIONS
 from pytest_specdec.settings import Settings
 from pytest_specdec.settings import resolve
@@ -35,12 +35,17 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
     "use_extra_bufts": ("false", "true", "false", "true"),
     "swa_full": ("no", "yes", "no", "yes"),
     "sizes": ("1-4", "1,2,8", "8,4,1", "2-3"),
+    "map_sizes": ("1-4", "1,2,8", "8,4,1", "2-3"),
+    "map_depths": ("0", "1,2", "64", "0,256"),
     "blocks": ("9", "10", "11", "12"),
     "calls": ("4", "5", "6", "7"),
     "ngram_max": ("4", "5", "6", "7"),
     "seed": ("1", "2", "3", "4294967295"),
     "python": ("python3.11", "python3.12", "python3.13", "python3.11"),
     "env": ("A=1 'B=2 3'", "C=1", "D=1=2", "A=1 'B=2 3'"),
+    "against": ("python3.11", "python3.12", "python3.13", "python3.11"),
+    "against_env": ("A=1", "C=1", "D=1=2", "A=1"),
+    "against_param": ("k=5", "n_ubatch=4", "depth=3", "k=5"),
     "baseline_dir": ("a", "b", "c", "a"),
     "machine": ("a", "b", "c", "a"),
     "missing": ("skip", "fail", "skip", "skip"),
@@ -49,6 +54,7 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
     "budget": ("1", "2.5", "3", "1"),
     "alpha": ("0.1", "0.2", "0.3", "0.1"),
     "timeout": ("1", "2.5", "3", "1"),
+    "history": ("true", "false", "true", "true"),
     "json": ("a.json", "b.json", "c.json", "a.json"),
     "xdist": ("exclusive", "refuse", "exclusive", "exclusive"),
     "replay": ("a-replay", "b-replay", "c-replay", "a-replay"),
@@ -56,10 +62,16 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
 INI, ENVIRONMENT, COMMAND_LINE, MARK = range(4)
 
 
-@pytest.fixture(params=["replay", "update"])
+AGAINST = ("against", "against_env", "against_param")
+
+
+@pytest.fixture(
+    params=[("replay", *AGAINST), ("update", *AGAINST), ("replay", "update")],
+    ids=["update", "replay", "against"],
+)
 def names(request: pytest.FixtureRequest) -> list[str]:
-    """Every setting but one of the two that exclude each other."""
-    return [name for name in OPTIONS if name != request.param]
+    """Every setting but those that exclude the rest."""
+    return [name for name in OPTIONS if name not in request.param]
 
 
 def expected(project: Project, names: list[str], source: int) -> dict[str, Any]:

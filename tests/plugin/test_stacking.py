@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_specdec.marks import Stack
-from pytest_specdec.marks import stack
+from pytest_specdec.limits import Stack
+from pytest_specdec.limits import stack
 
 from .project import Project
 

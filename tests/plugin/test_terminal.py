@@ -32,7 +32,8 @@ def test_the_line_under_the_collection(project: Project) -> None:
     (at,) = [i for i, line in enumerate(lines) if line.startswith("specdec: ")]
     assert lines[at - 1] == "collected 2 items"
     assert re.fullmatch(
-        r"specdec: llama-cpp-python 0.0.1 \(ggml 0.0.2 012345678\), CPU Abacus 1, machine \S+, no baseline",
+        r"specdec: llama-cpp-python 0.0.1 \(ggml 0.0.2 012345678\), build [0-9a-f]{8}, CPU Abacus 1, "
+        r"machine \S+, no baseline",
         lines[at],
     )
 

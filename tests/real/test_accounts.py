@@ -16,6 +16,7 @@ from pytest_specdec.checks.accounts import ledger_of
 from pytest_specdec.checks.accounts import ledger_table
 from pytest_specdec.checks.accounts import memory_headroom
 from pytest_specdec.checks.accounts import min_forward_share
+from pytest_specdec.checks.baseline import within_baseline
 from pytest_specdec.theory import amdahl
 from pytest_specdec.verdict import Outcome
 from tests.real.conftest import GEMMA
@@ -94,6 +95,18 @@ def test_the_amdahl_closure(bench: Callable[..., Bench], tmp_path: Path, words: 
     assert (timeline.forward_share > 0.6) == (words < n_predict)
     assert min_forward_share(timeline, p=0.999).outcome is Outcome.FAIL
     assert min_forward_share(timeline, p=0.01).outcome is Outcome.PASS
+
+
+def test_rounds_that_wait_are_overhead(bench: Callable[..., Bench]) -> None:
+    """Bounds need seven prompts at least; the shipped set has more."""
+    sound = bench(**SMOLLM2, n_predict=6).speculate()
+    waits = bench(**SMOLLM2, n_predict=6, env=(("SPECDEC_FAULTS", "sleep_round_ms=20"),)).speculate()
+    assert within_baseline(sound, sound, metric="overhead").outcome is Outcome.PASS
+    verdict = within_baseline(waits, sound, metric="overhead")
+    assert verdict.outcome is Outcome.FAIL, verdict.long_repr()
+    assert verdict.value is not None
+    assert verdict.baseline is not None
+    assert verdict.value > verdict.baseline + 15
 
 
 def test_memory_leaves_room(bench: Callable[..., Bench]) -> None:

@@ -13,10 +13,7 @@ from tests import tiny_models
 
 @pytest.fixture
 def files(tmp_path: Path, smollm2: Path) -> dict[str, Path]:
-    made = {
-        kind: tiny_models.write(kind, tmp_path / f"{kind}.gguf")
-        for kind in ("llama", "llama-b", "mamba", "clip")
-    }
+    made = {kind: tiny_models.write(kind, tmp_path / f"{kind}.gguf") for kind in ("llama", "llama-b", "clip")}
     made["text"] = tmp_path / "text.gguf"
     made["text"].write_text("once upon a time\n" * 100)
     made["truncated"] = tmp_path / "truncated.gguf"
@@ -32,7 +29,6 @@ def files(tmp_path: Path, smollm2: Path) -> dict[str, Path]:
         ("text", "text.gguf*not a GGUF"),
         ("truncated", "truncated.gguf*truncated"),
         ("clip", "clip.gguf*vision projector"),
-        ("mamba", "does not roll back*structurally unsound"),
     ],
 )
 def test_a_target_that_cannot_be_used(
@@ -67,7 +63,7 @@ def test_a_batch_larger_than_the_context(
     ("change", "words"),
     [
         (lambda text: text[:200], "*truncated*"),
-        (lambda text: text.replace('"schema_version": 1', '"schema_version": 99'), "*schema*99*"),
+        (lambda text: text.replace('"schema_version": 2', '"schema_version": 99'), "*schema*99*"),
     ],
     ids=["truncated", "newer schema"],
 )

@@ -8,14 +8,21 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from pytest_specdec.measurements import ArmPair
 from pytest_specdec.measurements import DecodeRun
+from pytest_specdec.measurements import DepthMap
 from pytest_specdec.measurements import DraftCost
+from pytest_specdec.measurements import Environment
 from pytest_specdec.measurements import Exactness
 from pytest_specdec.measurements import ExactnessCase
 from pytest_specdec.measurements import Generation
+from pytest_specdec.measurements import KernelMap
 from pytest_specdec.measurements import LedgerRun
 from pytest_specdec.measurements import Measurement
 from pytest_specdec.measurements import MemoryUse
+from pytest_specdec.measurements import NoiseRun
+from pytest_specdec.measurements import Parting
+from pytest_specdec.measurements import ProbeResult
 from pytest_specdec.measurements import PublishedAcceptance
 from pytest_specdec.measurements import PublishedSpeed
 from pytest_specdec.measurements import Speculation
@@ -23,6 +30,7 @@ from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.measurements import SpeedPair
 from pytest_specdec.measurements import SpeedRun
 from pytest_specdec.measurements import Stages
+from pytest_specdec.measurements import Structure
 from pytest_specdec.measurements import Timeline
 from pytest_specdec.measurements import TokenMargin
 from pytest_specdec.measurements import VerifyCurve
@@ -85,7 +93,24 @@ def speed() -> SpeedRun:
 
 def exactness() -> Exactness:
     margin = TokenMargin(position=4, token=17, best=16, margin=0.25, delta=0.5)
-    case = ExactnessCase("code/fib", 9, 4, (margin,), 0.5, 0.25, 3, (1, 4), (1, 2), (1, 3))
+    parting = Parting(2, "useless", "clean", position=2, token=7, other=None, round=2)
+    case = ExactnessCase(
+        "code/fib",
+        9,
+        4,
+        (margin,),
+        0.5,
+        0.25,
+        3,
+        (1, 4),
+        (1, 2),
+        (1, 3),
+        steps=(2, 3),
+        reasons=("step 1: clean passes of N = 4 have other bits than plain decoding from token 2 on",),
+        partings=(parting,),
+        invariant=9,
+        refused="token 3: llama_decode returned -1",
+    )
     return Exactness(3, "ngram", (case,))
 
 
@@ -97,6 +122,53 @@ def timeline() -> Timeline:
     off = Stages("code/fib", False, 9, 30.0, 0.0, 0.0, 90.0, 2.0, 0.0, 0.0, 1.0, 123.0)
     on = Stages("code/fib", True, 9, 30.0, 4.0, 20.0, 60.0, 3.0, 1.0, 0.0, 2.0, 120.0)
     return Timeline(3, "two-model", (off, on))
+
+
+def kernel_map() -> KernelMap:
+    one = DepthMap(
+        depth=0,
+        threads=2,
+        n=(1, 2, 4),
+        hidden=("0", "00", "1111"),
+        logits=("0", "00", "1111"),
+        digests=("0a" * 8, "0b" * 8, "0c" * 8),
+        repeated=(True, True, True),
+        remainder=(0, 0, 0),
+        content=(4,),
+    )
+    return KernelMap((one,), (), tokens="0d" * 8, flash_attn="on", forward_ms=12.5, wall_ms=13.25)
+
+
+def structure() -> Structure:
+    found = (
+        ProbeResult("rollback", "sound", "bits agree", ("inside True",)),
+        ProbeResult("eog", "fault", "x"),
+    )
+    return Structure(3, "two-model", found, "snapshot", 1.25)
+
+
+def environment() -> Environment:
+    return Environment(
+        seconds=12.5,
+        foreign_share=0.0625,
+        steal_share=0.0,
+        load=1.5,
+        frequency_mhz=2450.0,
+        governor="performance",
+        on_battery=False,
+        low_power=False,
+        thermal_pressure="nominal",
+        speed_limit=100,
+        throttled=0,
+        quota_cores=1.5,
+        quota_throttled=0.25,
+        virtualised=True,
+    )
+
+
+def noise() -> NoiseRun:
+    pairs = tuple(ArmPair("list", 5, 80.0, 5, 80.0 + index / 4) for index in range(24))
+    return NoiseRun(pairs, environment=environment())
 
 
 def memory() -> MemoryUse:
@@ -119,7 +191,7 @@ def ledger() -> LedgerRun:
 
 def one_of_each() -> list[Made]:
     made: list[Measurement] = [curve(), speculative(), decode(), speed(), exactness(), draft_cost()]
-    made += [timeline(), memory(), ledger()]
+    made += [timeline(), memory(), ledger(), kernel_map(), structure(), noise()]
     return [Made(f"{measurement.kind} k=3", measurement) for measurement in made]
 
 

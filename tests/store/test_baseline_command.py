@@ -1,15 +1,21 @@
-"""``specdec baseline``: list, show, diff and accept."""
+"""``specdec baseline``: list, show, diff, accept, anchor and prune."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Callable
+from datetime import UTC
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from pytest_specdec.cli import baseline as command
+from pytest_specdec.cli import main
 from pytest_specdec.store import Store
 from pytest_specdec.store import build_identity
+from pytest_specdec.store.upkeep import note_unused
 
 from .samples import PAIR
 from .samples import Made
@@ -177,7 +183,7 @@ def test_accept_writes_the_candidate_into_its_baseline(
     save(store, Made("curve", curve()))
     candidate = leave_candidate(store, Made("curve", curve(2.0)), Made("decode", decode()))
     assert specdec(store, "accept", str(candidate)) == 0
-    assert capsys.readouterr().out == f"{store.path('lab', PAIR)}: 1 added, 1 replaced\n"
+    assert capsys.readouterr().out.startswith(f"{store.path('lab', PAIR)}: 1 added, 1 replaced\n")
     assert store.require("lab", PAIR).entries["curve"].measurement.to_json()["samples_ms"][0][0][0] == 30.0
     assert not candidate.exists()
 
@@ -204,11 +210,164 @@ def test_the_folder_comes_from_the_environment(
 
 
 def test_the_command_as_users_run_it(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    from pytest_specdec.cli import main
-
     save(store, Made("curve", curve()))
     assert main(["baseline", "list", "--baseline-dir", str(store.root)]) == 0
     assert PAIR in capsys.readouterr().out
     with pytest.raises(SystemExit) as caught:
         main(["baseline", "burn"])
     assert caught.value.code == 3
+
+
+def test_accept_says_what_it_is_still_held_against(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    save(store, Made("curve", curve()))
+    candidate = leave_candidate(store, Made("curve", curve(2.0)))
+    assert specdec(store, "accept", str(candidate)) == 0
+    told = capsys.readouterr().out.splitlines()[1]
+    assert told.startswith("1 measurement still held against what was recorded first; to let that go: ")
+    program, *arguments = shlex.split(told.partition("let that go: ")[2])
+    assert program == "specdec"
+    assert main(arguments) == 0
+    assert "held against 2026-03-14, no longer against 2026-03-14" in capsys.readouterr().out
+    assert store.require("lab", PAIR).entries["curve"].anchor is None
+
+
+def test_accept_with_its_anchor_leaves_nothing_to_say(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(store, Made("curve", curve()))
+    candidate = leave_candidate(store, Made("curve", curve(2.0)))
+    assert specdec(store, "accept", "--anchor", str(candidate)) == 0
+    assert capsys.readouterr().out == f"{store.path('lab', PAIR)}: 0 added, 1 replaced\n"
+    assert store.require("lab", PAIR).entries["curve"].anchor is None
+
+
+@pytest.mark.parametrize("by", ["pair", "machine and pair", "file"])
+def test_anchor_moves_what_it_is_told_to(by: str, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save(store, Made("a", curve()), Made("b", curve()), Made("c", curve())).path
+    save(store, Made("a", curve()), Made("b", curve()), update="all")
+    name = {"pair": PAIR, "machine and pair": f"lab/{PAIR}", "file": str(path)}[by]
+    assert specdec(store, "anchor", name, "b") == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["b"]
+    assert specdec(store, "anchor", name) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["a"]
+    assert specdec(store, "anchor", name) == 0
+    assert "every entry is its own anchor already" in capsys.readouterr().out
+
+
+def test_anchor_of_nothing_is_bad_usage(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(store, Made("curve", curve())).path
+    assert specdec(store, "anchor", PAIR, "curve", "curv") == 3
+    assert "has no entry 'curv'; specdec baseline show lists its keys" in capsys.readouterr().err
+    assert specdec(store, "anchor", "nothing") == 3
+    assert specdec(store, "anchor", f"mars/{PAIR}") == 3
+    capsys.readouterr()
+    elsewhere = tmp_path / "copy.json"
+    elsewhere.write_bytes(path.read_bytes())
+    assert specdec(store, "anchor", str(elsewhere)) == 3
+    assert "is not in the folder of baselines" in capsys.readouterr().err
+
+
+def test_show_names_the_anchor(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    save(store, Made("curve", curve()))
+    save(store, Made("curve", curve()), update="all")
+    assert specdec(store, "show", PAIR) == 0
+    assert "  anchor of 2026-03-14 with build 0.3.36-" in capsys.readouterr().out
+
+
+def test_prune_shows_first_and_then_removes(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save(store, Made("idle", curve()), Made("old", curve()), Made("used", curve())).path
+    save(store, Made("used", curve()), Made("idle", curve()), models=models(draft="2"), update="all")
+    note_unused(store, "lab", PAIR, ["idle", "gone"])
+    before = path.read_bytes()
+    assert specdec(store, "prune", "--dry-run") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"lab/{PAIR}: would remove idle: not used by any test of the last full run",
+        f"lab/{PAIR}: would remove old: measured with another model file",
+    ]
+    assert path.read_bytes() == before
+    assert specdec(store, "prune", "--stale") == 0
+    assert capsys.readouterr().out == f"lab/{PAIR}: removed old: measured with another model file\n"
+    assert specdec(store, "prune", PAIR, "--unused") == 0
+    assert capsys.readouterr().out.startswith(f"lab/{PAIR}: removed idle: ")
+    assert set(store.require("lab", PAIR).entries) == {"used"}
+    assert specdec(store, "prune") == 0
+    assert capsys.readouterr().out == "nothing to remove\n"
+
+
+def test_prune_by_age_takes_no_others(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    save(store, Made("old", curve()))
+    save(store, Made("young", curve()), day=datetime.now(UTC).date())
+    note_unused(store, "lab", PAIR, ["young"])
+    assert specdec(store, "prune", "--older-than", "30") == 0
+    assert capsys.readouterr().out == f"lab/{PAIR}: removed old: recorded 2026-03-14\n"
+    for days in ("-1", "x", "99999", ""):
+        with pytest.raises(SystemExit):
+            specdec(store, "prune", f"--older-than={days}")
+        assert "must be a number of days" in capsys.readouterr().err
+
+
+def test_prune_goes_on_after_a_broken_file(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    save(store, Made("idle", curve()))
+    store.path("lab", "broken--pair").write_text("{", encoding="utf-8")
+    note_unused(store, "lab", PAIR, ["idle"])
+    assert specdec(store, "prune") == 2
+    captured = capsys.readouterr()
+    assert captured.out.startswith(f"lab/{PAIR}: removed idle")
+    assert "broken--pair.json: is truncated or no JSON" in captured.err
+    assert specdec(store, "prune", "nothing") == 3
+    assert specdec(store, "prune", "mars/nothing") == 3
+
+
+def nan(text: str) -> str:
+    return text.replace('"depth": 0', '"depth": NaN', 1)
+
+
+SPOILT: dict[str, tuple[Callable[[str], str], str]] = {
+    "empty": (lambda text: "", "is empty"),
+    "truncated": (lambda text: text[: len(text) // 2], "is truncated or no JSON"),
+    "wrong type": (
+        lambda text: text.replace('"entries": {', '"entries": 3, "x": {', 1),
+        "does not hold what",
+    ),
+    "a time as text": (lambda text: text.replace("15.0", '"15.0"', 1), "is not of type 'number'"),
+    "no number": (nan, "NaN is no finite number"),
+    "tampered counts": (
+        lambda text: text.replace('"accepted": [3, 1, 0]', '"accepted": [9, 1, 0]'),
+        "more tokens",
+    ),
+    "newer": (lambda text: text.replace('"schema_version": ', '"schema_version": 9'), "newer pytest-specdec"),
+    "another encoding": (lambda text: text.replace("tests/", "\udcff"), "is not UTF-8 text"),
+    "a million entries": (
+        lambda text: text.replace('"entries": {', '"entries": {' + '"k":{},' * 1_000_000, 1),
+        "more than 200,000 fields",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_every_action_on_a_spoilt_file_says_what_is_wrong_with_it(
+    name: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(store, Made("curve", curve()), Made("counts", speculative())).path
+    spoil, words = SPOILT[name]
+    path.write_text(spoil(path.read_text(encoding="utf-8")), encoding="utf-8", errors="surrogateescape")
+    spoilt = path.read_bytes()
+    candidate = leave_candidate(store, Made("curve", curve()))
+    for arguments in (
+        ["list"],
+        ["show", PAIR],
+        ["show", str(path)],
+        ["diff", str(candidate)],
+        ["diff", PAIR, PAIR],
+        ["accept", str(candidate)],
+        ["accept", str(path)],
+        ["anchor", PAIR],
+        ["prune", "--older-than", "0"],
+    ):
+        assert specdec(store, *arguments) == 2, arguments
+        captured = capsys.readouterr()
+        assert words in captured.out + captured.err, arguments
+    assert path.read_bytes() == spoilt
+    assert candidate.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_specdec.store import build_differences
+from pytest_specdec.store import build_digest
 from pytest_specdec.store import build_id
 from pytest_specdec.store import build_identity
 
@@ -47,9 +48,32 @@ def test_differences_of_the_same_version_with_other_flags() -> None:
     )
     assert build_differences(old, old) == []
     assert build_differences(old, new) == [
-        "same version and commit, other binaries: libggml-cpu.so",
-        "system info +AVX512 = 1",
+        "same version 0.3.36, other build: other binaries: libggml-cpu.so",
+        "system info differs: +AVX512 = 1",
     ]
+    flags = build_identity(hello(system_info="CPU : SSE3 = 1 | AVX2 = 0 | "))
+    assert build_differences(old, flags) == [
+        "same version 0.3.36, other build: system info differs: +AVX2 = 0, -AVX2 = 1"
+    ]
+    assert build_id(flags) != build_id(old)
+
+
+def test_a_build_of_unknown_version_is_not_said_to_be_of_the_same() -> None:
+    old, new = ({**build_identity({}), "libraries": {"libllama.so": digit * 64}} for digit in "ab")
+    assert build_differences(old, new) == ["other binaries: libllama.so"]
+
+
+def test_features_beyond_a_few_are_counted() -> None:
+    many = "CPU : " + " | ".join(f"F{n} = 1" for n in range(20))
+    (told,) = build_differences(
+        build_identity(hello(system_info="CPU :")), build_identity(hello(system_info=many))
+    )
+    assert told.endswith("+F6 = 1, +F7 = 1 and 12 more")
+
+
+def test_digest_is_that_of_the_id() -> None:
+    build = build_identity(hello())
+    assert build_id(build) == f"0.3.36-0c1e57098-{build_digest(build)}"
 
 
 def test_differences_of_an_upgrade() -> None:

@@ -12,12 +12,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_specdec.store import BaselineError
 from pytest_specdec.store import Store
 from pytest_specdec.store import atomic
+from pytest_specdec.store.history import Green
+from pytest_specdec.store.history import append
+from pytest_specdec.store.upkeep import move_anchors
+from pytest_specdec.store.upkeep import note_unused
+from pytest_specdec.store.upkeep import remove
 
 from .samples import PAIR
 from .samples import Made
@@ -31,6 +37,22 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 OLD = Made("old", curve())
 NEW = Made("new", speculative())
+
+
+def prune(store: Store) -> object:
+    return remove(store, "lab", PAIR, [NEW.key])
+
+
+def move(store: Store) -> object:
+    return move_anchors(store, "lab", PAIR)
+
+
+def accept(store: Store) -> object:
+    return store.accept(store.candidate_path("lab", PAIR), anchor=True)
+
+
+def replace_all(store: Store) -> object:
+    return save(store, Made("old", curve(1.1)), update="all")
 
 
 def in_child(work: Callable[[], object]) -> int:
@@ -108,26 +130,101 @@ def test_death_at_any_step_leaves_the_old_file_or_the_new_one(
 
 
 @forks
-def test_kills_at_random_moments_leave_a_valid_file_that_only_grows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "death"), [("write", halfway), ("replace", before), ("replace", after)])
+@pytest.mark.parametrize("work", [prune, move, accept, replace_all])
+def test_nothing_that_rewrites_a_file_can_leave_half_of_it(
+    work: Callable[[Store], object],
+    name: str,
+    death: Callable[[Callable[..., object]], Callable[..., object]],
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = save(store, OLD, NEW).path
+    save(store, OLD, NEW, update="all")
+    candidate = leave_candidate(store, OLD, NEW)
+    old = path.read_bytes()
+    work(store)
+    new = path.read_bytes()
+    path.write_bytes(old)
+    leave_candidate(store, OLD, NEW)
+    monkeypatch.setattr(os, name, death(getattr(os, name)))
+    assert os.WTERMSIG(in_child(lambda: work(store))) == signal.SIGKILL
+    monkeypatch.undo()
+    assert old != new
+    assert path.read_bytes() == (new if death is after else old)
+    # A candidate goes when it is in, not before.
+    assert candidate.exists()
+
+
+@forks
+@pytest.mark.parametrize("name", ["open", "write", "fsync", "replace"])
+def test_ctrl_c_at_any_step_leaves_the_old_file_and_nothing_beside_it(
+    name: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(store, OLD).path
+    content = path.read_bytes()
+    call = getattr(os, name)
+
+    def interrupted(*args: object, **kwargs: object) -> object:
+        if name == "open" and not str(args[0]).endswith(".tmp"):
+            return call(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGINT)
+        return call(*args, **kwargs)
+
+    def work() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        monkeypatch.setattr(os, name, interrupted)
+        try:
+            save(store, NEW)
+        except KeyboardInterrupt:
+            os._exit(7)
+
+    assert os.waitstatus_to_exitcode(in_child(work)) == 7
+    entries = set(store.require("lab", PAIR).entries)
+    assert entries == {"old"} if name != "replace" else entries <= {"old", "new"}
+    assert name == "replace" or path.read_bytes() == content
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def deaths(folder: Path, count: int, name: str) -> list[dict[str, Any]]:
+    """What was found after each of so many deaths by a signal."""
     tests = Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{tests.parent}"}
     done = subprocess.run(
-        [sys.executable, "-m", "store.crashes", str(tmp_path / "baselines"), "15"],
-        env=environment,
+        [sys.executable, "-m", "store.crashes", str(folder), str(count), name],
+        env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{tests.parent}"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(told) == 15
-    assert [line for line in told if line.get("error")] == []
-    assert all(line["first"] for line in told)
-    counts = [line["entries"] for line in told]
-    assert counts == sorted(counts)
-    # The killed processes did get to write.
-    assert counts[-1] > 2
+    assert len(told) == count
+    return told
+
+
+def assert_whole(told: list[dict[str, Any]], folder: Path) -> None:
+    """Every file could be read after every death, lost nothing that was in it, and is written as ever."""
+    assert [one for one in told if "error" in one] == []
+    assert all(one["first"] for one in told)
+    for what in ("entries", "lines"):
+        counts = [one[what] for one in told]
+        assert counts == sorted(counts)
+        # The processes did get to write before they died.
+        assert counts[-1] > 0
+    store = Store(folder)
+    save(store, NEW)
+    append(store.history_path("lab"), [Green("2026-03-14T09:26:53Z", PAIR, "build", "0.1.0", {})])
+    assert {file.name for file in (folder / "lab").iterdir()} == {f"{PAIR}.json", "history.jsonl"}
+
+
+@forks
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+def test_deaths_at_random_moments_leave_valid_files_that_only_grow(name: str, tmp_path: Path) -> None:
+    told = deaths(tmp_path / "baselines", 10, name)
+    assert_whole(told, tmp_path / "baselines")
+    # A line that a kill cuts off spoils no other.
+    assert told[-1]["damaged"] <= (len(told) if name == "SIGKILL" else 0)
 
 
 def start(work: Callable[[], object]) -> int:
@@ -264,6 +361,23 @@ def test_a_write_that_comes_in_pieces_is_whole(store: Store, monkeypatch: pytest
 
 
 @forks
+def test_pruning_and_recording_at_once_lose_nothing(store: Store) -> None:
+    save(store, *[Made(f"idle {number}", speculative()) for number in range(6)])
+
+    def recording() -> None:
+        for number in range(6):
+            save(store, Made(f"new {number}", speculative()))
+
+    def pruning() -> None:
+        for number in range(6):
+            remove(store, "lab", PAIR, [f"idle {number}"])
+
+    children = [start(recording), start(pruning)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    assert set(store.require("lab", PAIR).entries) == {f"new {number}" for number in range(6)}
+
+
+@forks
 def test_a_file_that_may_not_grow_leaves_the_old_one(store: Store) -> None:
     import resource
 
@@ -315,6 +429,9 @@ def test_a_read_only_folder_is_read_but_not_written(as_ordinary_user: Path) -> N
         lambda: save(store, OLD, update="all"),
         lambda: save(store, NEW, machine_name="attic"),
         lambda: leave_candidate(store, NEW),
+        lambda: remove(store, "lab", PAIR, ["old"]),
+        lambda: move_anchors(store, "lab", PAIR),
+        lambda: note_unused(store, "lab", PAIR, ["old"]),
     ):
         with pytest.raises(
             BaselineError, match=r"Permission denied.*make the folder writable.*--specdec-baseline-dir"

@@ -15,6 +15,7 @@ from pytest_specdec.store import BaselineError
 from pytest_specdec.store import NoBaseline
 from pytest_specdec.store import Store
 from pytest_specdec.store import build_identity
+from pytest_specdec.store.upkeep import move_anchors
 
 from .samples import DAY
 from .samples import PAIR
@@ -128,6 +129,7 @@ def test_builds_are_kept_for_the_entries_that_need_them(store: Store) -> None:
     entries = store.require("lab", PAIR).entries
     assert (entries["curve"].build, entries["acceptance"].build) == (new, old)
     save(store, OTHER, update="all", build=new)
+    move_anchors(store, "lab", PAIR)
     assert list(json.loads(path.read_text(encoding="utf-8"))["builds"].values()) == [new]
 
 

@@ -122,3 +122,79 @@ def test_mad(x: list[float], expected: float) -> None:
 @pytest.mark.parametrize("p", [0.001, 0.05, 0.5, 0.9, 0.975, 0.9999])
 def test_student_t_quantile(p: float, df: int) -> None:
     assert stats.student_t_quantile(p, df) == pytest.approx(reference.t.ppf(p, df), rel=1e-8, abs=1e-12)
+
+
+strata = st.lists(
+    st.tuples(
+        st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=4),
+        st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=4),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(strata)
+def test_a_shift_is_the_median_of_the_differences_within_strata(
+    rows: list[tuple[list[float], list[float]]],
+) -> None:
+    differences = [a - b for x, y in rows for a in x for b in y]
+    x, y = [x for x, _ in rows], [y for _, y in rows]
+    assert stats.shift(x, y) == pytest.approx(float(np.median(differences)), rel=1e-12, abs=1e-9)
+
+
+@pytest.mark.parametrize("sizes", [((3, 4),), ((1, 1), (2, 3)), ((2, 2), (1, 3), (2, 1))])
+@pytest.mark.parametrize("alpha", [0.02, 0.1, 0.3])
+def test_bounds_of_a_shift_are_those_that_all_ways_to_deal_allow(
+    sizes: tuple[tuple[int, int], ...], alpha: float
+) -> None:
+    random = np.random.default_rng(len(sizes))
+    x, y = [random.normal(size=m) for m, _ in sizes], [random.normal(size=n) for _, n in sizes]
+    # Without a shift, any m of a stratum's values may have come first.
+    dealt = [0]
+    for m, n in sizes:
+        counts = [
+            sum(a > b for a in first for b in set(range(m + n)) - set(first))
+            for first in itertools.combinations(range(m + n), m)
+        ]
+        dealt = [total + count for total in dealt for count in counts]
+    rank = 0
+    while sum(total <= rank for total in dealt) / len(dealt) <= alpha:
+        rank += 1
+    differences = sorted(a - b for one, other in zip(x, y, strict=True) for a in one for b in other)
+    expected = (-math.inf, math.inf) if rank == 0 else (differences[rank - 1], differences[-rank])
+    assert stats.shift_bounds(x, y, alpha, sides=1) == pytest.approx(expected)
+    assert stats.shift_bounds(x, y, 2 * alpha) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("m", "n"), [(8, 8), (24, 24), (5, 48)])
+def test_bounds_of_a_shift_are_where_the_exact_rank_sum_test_starts_to_reject(m: int, n: int) -> None:
+    random = np.random.default_rng(m + n)
+    x, y = random.normal(0.5, 1.0, size=m), random.normal(size=n)
+    for bound, inwards in zip(stats.shift_bounds([x], [y], 0.02), (1, -1), strict=True):
+        inside, outside = bound + inwards * 1e-9, bound - inwards * 1e-9
+        assert reference.mannwhitneyu(x - inside, y, method="exact").pvalue > 0.02
+        assert reference.mannwhitneyu(x - outside, y, method="exact").pvalue <= 0.02
+
+
+def test_what_differs_between_strata_cancels() -> None:
+    random = np.random.default_rng(7)
+    x, y = random.normal(0.5, 1.0, size=(4, 3)), random.normal(size=(4, 6))
+    apart = 100.0 * np.arange(4)[:, None]
+    assert stats.shift(list(x + apart), list(y + apart)) == pytest.approx(stats.shift(list(x), list(y)))
+    here = stats.shift_bounds(list(x), list(y), 0.05)
+    assert stats.shift_bounds(list(x + apart), list(y + apart), 0.05) == pytest.approx(here)
+
+
+def test_too_few_values_have_no_bounds() -> None:
+    x, y = [[1.0]] * 8, [[0.0]] * 8
+    assert stats.shift_bounds(x, y, 0.004, sides=1) == (1.0, 1.0)
+    assert stats.shift_bounds(x, y, 0.003, sides=1) == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(("x", "y"), [([], []), ([[1.0]], [[1.0], [2.0]])])
+def test_strata_have_two_sides(x: list[list[float]], y: list[list[float]]) -> None:
+    with pytest.raises(ValueError, match=f"equally many strata, at least one, got {len(x)} and {len(y)}"):
+        stats.shift(x, y)
+    with pytest.raises(ValueError, match="y must not be empty"):
+        stats.shift_bounds([[1.0]], [[]], 0.1)

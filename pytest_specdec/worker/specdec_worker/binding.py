@@ -27,14 +27,65 @@ except Exception as error:
 
 __all__ = ["lib"]
 
+# What the worker uses of lib whatever the version; a missing name is said at hello, not in the middle.
 NEEDED = (
+    "llama_backend_init",
+    "llama_batch_free",
+    "llama_batch_init",
+    "llama_chat_apply_template",
+    "llama_chat_message",
+    "llama_context_default_params",
+    "llama_context_params",
     "llama_decode",
-    "llama_synchronize",
-    "llama_memory_seq_rm",
+    "llama_free",
+    "llama_get_embeddings_ith",
     "llama_get_logits_ith",
+    "llama_get_memory",
     "llama_init_from_model",
+    "llama_log_callback",
+    "llama_log_set",
+    "llama_memory_clear",
+    "llama_memory_seq_add",
+    "llama_memory_seq_pos_max",
+    "llama_memory_seq_rm",
+    "llama_model_chat_template",
+    "llama_model_default_params",
+    "llama_model_desc",
+    "llama_model_free",
+    "llama_model_get_vocab",
     "llama_model_load_from_file",
+    "llama_model_n_ctx_train",
+    "llama_model_n_embd",
+    "llama_model_n_layer",
+    "llama_model_n_params",
+    "llama_model_params",
+    "llama_model_quantize",
+    "llama_model_quantize_default_params",
+    "llama_model_size",
+    "llama_n_batch",
+    "llama_n_ctx",
+    "llama_n_threads",
+    "llama_n_ubatch",
+    "llama_print_system_info",
+    "llama_set_embeddings",
+    "llama_state_seq_get_data",
+    "llama_state_seq_get_size",
+    "llama_state_seq_set_data",
+    "llama_supports_gpu_offload",
+    "llama_synchronize",
+    "llama_token",
+    "llama_token_to_piece",
+    "llama_tokenize",
+    "llama_vocab_bos",
+    "llama_vocab_eos",
+    "llama_vocab_get_add_bos",
+    "llama_vocab_get_add_eos",
+    "llama_vocab_get_text",
+    "llama_vocab_is_eog",
+    "llama_vocab_n_tokens",
+    "llama_vocab_type",
 )
+NAMED = 4
 DEVICE_TYPES = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel", 4: "meta"}
 BACKENDS = {
     "metal": ("metal", "mtl"),
@@ -66,18 +117,25 @@ def _write_log(level: int, text: bytes, _data: Any) -> None:
         os.write(2, text)
 
 
+def _check() -> None:
+    missing = [name for name in NEEDED if not hasattr(lib, name)]
+    if missing:
+        version = getattr(llama_cpp, "__version__", "of this interpreter")
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        raise Refused(
+            "import",
+            f"llama-cpp-python {version} lacks {', '.join(missing[:NAMED])}{more}; 0.3.16 or newer is needed",
+        )
+
+
+# Other modules use these names when they are imported.
+_check()
 # ctypes does not keep it alive.
 _LOG_CALLBACK = lib.llama_log_callback(_write_log)
 
 
 def start() -> None:
-    """Initialise the backends; refuse a binding that lacks what the worker calls."""
-    missing = [name for name in NEEDED if not hasattr(lib, name)]
-    if missing:
-        raise Refused(
-            "import",
-            f"llama-cpp-python {llama_cpp.__version__} lacks {', '.join(missing)}; 0.3.16 or newer is needed",
-        )
+    """Initialise the backends."""
     lib.llama_log_set(_LOG_CALLBACK, ctypes.c_void_p(0))
     lib.llama_backend_init()
 
@@ -91,7 +149,9 @@ def library_directory() -> Path:
 def _libraries() -> list[Path]:
     folder = library_directory()
     names = [
-        p for p in folder.iterdir() if p.suffix in {".so", ".dylib", ".dll", ".metallib"} and p.is_file()
+        p
+        for p in (folder.iterdir() if folder.is_dir() else ())
+        if p.suffix in {".so", ".dylib", ".dll", ".metallib"} and p.is_file()
     ]
     return sorted(p for p in names if "llama" in p.name or "ggml" in p.name)
 
@@ -189,6 +249,31 @@ def set_fields(params: Any, values: dict[str, Any]) -> None:
 def has_field(params: Any, name: str) -> bool:
     """Whether this version's structure has the field."""
     return any(field[0] == name for field in params._fields_)
+
+
+# Recurrent states and sliding windows only: the rest of a cache removes tokens by itself.
+_PARTIAL = 1
+
+
+def state_size(context: Any, sequence: int) -> int:
+    """Bytes that a sequence's state takes, of the parts that can't remove tokens where the API has those."""
+    if hasattr(lib, "llama_state_seq_get_size_ext"):
+        return int(lib.llama_state_seq_get_size_ext(context, sequence, _PARTIAL))
+    return int(lib.llama_state_seq_get_size(context, sequence))
+
+
+def state_get(context: Any, data: Any, size: int, sequence: int) -> int:
+    """Copy a sequence's state; the bytes written, 0 where llama.cpp failed."""
+    if hasattr(lib, "llama_state_seq_get_data_ext"):
+        return int(lib.llama_state_seq_get_data_ext(context, data, size, sequence, _PARTIAL))
+    return int(lib.llama_state_seq_get_data(context, data, size, sequence))
+
+
+def state_set(context: Any, data: Any, size: int, sequence: int) -> int:
+    """Put a sequence's state back; the bytes read, 0 where llama.cpp refused."""
+    if hasattr(lib, "llama_state_seq_set_data_ext"):
+        return int(lib.llama_state_seq_set_data_ext(context, data, size, sequence, _PARTIAL))
+    return int(lib.llama_state_seq_set_data(context, data, size, sequence))
 
 
 def _native_text(name: str) -> str | None:

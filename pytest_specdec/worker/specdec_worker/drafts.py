@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from specdec_worker.binding import lib
@@ -56,9 +57,12 @@ class TwoModel:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        # Entries of rejected tokens that a planted fault left in the cache.
+        self._stale = 0
 
     def begin(self, prompt: list[int]) -> None:
         """Prefill the prompt."""
+        self._stale = 0
         self.context.clear()
         self.context.prefill(prompt)
 
@@ -70,7 +74,7 @@ class TwoModel:
         context = self.context
         vocab = context.model.vocab
         draft: list[int] = []
-        feed: Any = tokens[context.past :]
+        feed: Any = tokens[context.past - self._stale :]
         while len(draft) < k:
             context.decode(feed, "last")
             token = context.best(len(feed) - 1)
@@ -82,5 +86,58 @@ class TwoModel:
 
     def settle(self, kept: int) -> None:
         """Roll back to the first ``kept`` tokens of the text."""
-        if kept < self.context.past:
-            self.context.rollback(kept)
+        context = self.context
+        kept += self._stale
+        if kept < context.past:
+            left = min(context.past - kept, context.faults.draft_rollback_short)
+            context.rollback(kept + left)
+            self._stale += left
+
+
+class Scripted:
+    """Drafts the tokens of a known text, a share of them replaced by wrong ones.
+
+    ``wrong`` = 0 drafts the text itself, 1 nothing of it; in between the places are drawn by ``seed``. Beyond
+    the text's end it goes on with tokens of the prompt: there are always k.
+    """
+
+    context = None
+
+    def __init__(self, text: list[int], wrong: float, seed: int, n_vocab: int) -> None:
+        draw = random.Random(seed)
+        self._script = [(token + 1) % n_vocab if draw.random() < wrong else token for token in text]
+        self._prompt: list[int] = []
+
+    def begin(self, prompt: list[int]) -> None:
+        """Start over with a prompt."""
+        self._prompt = prompt
+
+    def propose(self, tokens: list[int], k: int) -> list[int]:
+        """Exactly k tokens after ``tokens``."""
+        done = len(tokens) - len(self._prompt)
+        draft = self._script[done : done + k]
+        return draft + [self._prompt[i % len(self._prompt)] for i in range(k - len(draft))]
+
+    def settle(self, kept: int) -> None:
+        """Nothing to take back."""
+
+
+class Padded:
+    """Another source's drafts, filled up to k with the last token of the text."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.context = source.context
+
+    def begin(self, prompt: list[int]) -> None:
+        """Start over with a prompt."""
+        self._source.begin(prompt)
+
+    def propose(self, tokens: list[int], k: int) -> list[int]:
+        """Exactly k tokens after ``tokens``."""
+        draft: list[int] = self._source.propose(tokens, k)
+        return draft + [tokens[-1]] * (k - len(draft))
+
+    def settle(self, kept: int) -> None:
+        """Roll the source back to the first ``kept`` tokens of the text."""
+        self._source.settle(kept)

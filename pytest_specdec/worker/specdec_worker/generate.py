@@ -9,6 +9,7 @@ from typing import Optional
 
 from specdec_worker.binding import lib
 from specdec_worker.errors import Refused
+from specdec_worker.model import SEQUENCE
 from specdec_worker.model import Context
 
 
@@ -96,7 +97,7 @@ def plain(context: Context, prompt: list[int], n_predict: int, record: Recorder 
         if context.past >= context.n_ctx:
             stop = "context"
             break
-        context.decode([token], "all")
+        context.decode([token], "all", save=False)
         token = context.best(0)
         tokens.append(token)
         if record:
@@ -115,12 +116,20 @@ def plain(context: Context, prompt: list[int], n_predict: int, record: Recorder 
 
 
 def speculate(
-    context: Context, source: Any, prompt: list[int], k: int, n_predict: int, record: Recorder = None
+    context: Context,
+    source: Any,
+    prompt: list[int],
+    k: int,
+    n_predict: int,
+    record: Recorder = None,
+    *,
+    fixed: bool = False,
 ) -> dict[str, Any]:
     """Draft at most k, verify k + 1 rows in one pass, keep the longest right prefix and the bonus token.
 
     The text is what the target chose at every row that was kept; both caches are rolled back to it.
-    ``record`` is called with the logits that decided each token of the text.
+    ``record`` is called with the logits that decided each token of the text. With ``fixed`` the source is
+    asked for k tokens also where fewer are left to generate; what is too much is dropped.
     """
     vocab = context.model.vocab
     faults = context.faults
@@ -134,6 +143,8 @@ def speculate(
     draft_ms: list[float] = []
     verify_ms: list[float] = []
     cut = False
+    # What stands in the cache for the last token of the text; another one only where a fault is planted.
+    stand_in: Optional[int] = None
     stop = "eog" if lib.llama_vocab_is_eog(vocab, token) else ""
     forward = _forward_ms(context, source)
     start = time.perf_counter()
@@ -147,10 +158,12 @@ def speculate(
             stop = "context"
             break
         mark = time.perf_counter()
-        draft = source.propose(text, min(k, room - 1)) if room > 1 else []
+        asked = k if fixed else min(k, room - 1)
+        draft = source.propose(text, asked) if asked else []
         draft_ms.append((time.perf_counter() - mark) * 1000.0)
         base = context.past
-        verify_ms.append(context.decode([text[-1], *draft], "all"))
+        first = text[-1] if stand_in is None else stand_in
+        verify_ms.append(context.decode([first, *draft], "all"))
         right = 0
         bonus = context.best(0)
         while right < len(draft) and bonus == draft[right]:
@@ -161,7 +174,10 @@ def speculate(
             bonus = context.best(right)
         if faults.wrong_bonus:
             bonus = _second_best(context, right)
-        produced = [*draft[:right], bonus]
+        if faults.wrong_row and draft:
+            bonus = context.best(right + 1 if right < len(draft) else right - 1)
+        stand_in = draft[right] if faults.keep_rejected and right < len(draft) else None
+        produced = [*draft[:right], bonus][: limit - len(text)]
         for row, token in enumerate(produced):
             text.append(token)
             if record:
@@ -174,7 +190,7 @@ def speculate(
                 break
         drafted.append(len(draft))
         accepted.append(right)
-        context.rollback(base + 1 + right)
+        _take_back(context, base + 1 + right)
         source.settle(len(text) - 1)
         if faults.sleep_round_ms:
             mark = time.perf_counter()
@@ -199,6 +215,20 @@ def speculate(
 
 def _forward_ms(context: Context, source: Any) -> float:
     return context.forward_ms + (source.context.forward_ms if source.context else 0.0)
+
+
+def _take_back(context: Context, kept: int) -> None:
+    """Roll back to ``kept`` entries; after a rejection the faults in the cache act."""
+    faults = context.faults
+    if kept >= context.past:
+        return
+    if not faults.rollback_none:
+        context.rollback(min(context.past, kept + faults.rollback_short) - faults.rollback_far)
+    if faults.hole:
+        lib.llama_memory_seq_rm(context.memory, SEQUENCE, context.past - 2, context.past - 1)
+    if faults.k_shift:
+        lib.llama_memory_seq_add(context.memory, SEQUENCE, 0, -1, faults.k_shift)
+    context.past += faults.k_shift + faults.skew
 
 
 def _second_best(context: Context, row: int) -> int:

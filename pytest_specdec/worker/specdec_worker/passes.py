@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
+from dataclasses import dataclass
 from typing import Any
 from typing import Callable
-from typing import Iterable
+from typing import Optional
 
 import numpy as np
 
 from specdec_worker.errors import Refused
 from specdec_worker.model import Context
+
+
+# Cells of a cache come in such steps.
+CELLS = 256
 
 
 def _fill(context: Context, tokens: list[int], depth: int) -> None:
@@ -20,7 +24,7 @@ def _fill(context: Context, tokens: list[int], depth: int) -> None:
         return
     context.clear()
     for start in range(0, depth, context.n_batch):
-        context.decode(tokens[start : min(depth, start + context.n_batch)], "none")
+        context.decode(tokens[start : min(depth, start + context.n_batch)], "none", save=False)
 
 
 def forward(
@@ -54,17 +58,18 @@ def steady(context: Context, tokens: list[int], depth: int, count: int) -> dict[
     times = []
     for _ in range(count):
         start = time.perf_counter()
-        context.decode([context.best(0)], "last")
+        context.decode([context.best(0)], "last", save=False)
         context.best(0)
         times.append((time.perf_counter() - start) * 1000.0)
     return {"ms": times}
 
 
-def _digest(context: Context, rows: int) -> str:
-    digest = hashlib.sha256()
-    for row in range(rows):
-        digest.update(np.ascontiguousarray(context.logits(row)).tobytes())
-    return digest.hexdigest()
+@dataclass(frozen=True)
+class _Case:
+    """One kind of rollback: rows that must be the same bits, and rows that must not be."""
+
+    same: Callable[[], list[Any]]
+    other: Optional[Callable[[], list[Any]]] = None
 
 
 def prove_rollback(context: Context, tokens: list[int], width: int = 4) -> dict[str, Any]:
@@ -73,62 +78,102 @@ def prove_rollback(context: Context, tokens: list[int], width: int = 4) -> dict[
     "inside" the last batch, the "whole" last batch, and "across" batches. What was removed must not matter
     (three different fillings, one of them the tokens decoded afterwards), what was kept must: a cache that
     fell back too far would pass the first test alone. Every comparison is between passes of equal widths,
-    so that another kernel is never taken for a fault. Refusals by llama.cpp are a False with its text.
+    so that another kernel is never taken for a fault. "far", with a sliding window that has no full cache
+    alone, goes back behind everything such a cache still holds.
+
+    Each case says whether it "holds"; "refused" is llama.cpp's refusal, "difference" the largest logit
+    difference between rows that should be the same bits, each None where it doesn't apply.
     """
     if len(tokens) < 4 * width:
         raise Refused(
             "request", f"{len(tokens)} tokens are too few to prove rollback; {4 * width} are needed"
         )
+    cases = _near(context, tokens, width)
+    if context.window and not context.swa_full:
+        cases["far"] = _far(context, tokens, width)
+    answers = [_judged(name, case) for name, case in cases.items()]
+    context.clear()
+    return {"mode": context.mode, "cases": answers, "proven": all(one["holds"] for one in answers)}
+
+
+def _judged(name: str, case: _Case) -> dict[str, Any]:
+    answer: dict[str, Any] = {"name": name, "holds": False, "refused": None, "difference": None}
+    try:
+        rows = case.same()
+        answer["holds"] = all(np.array_equal(rows[0], one) for one in rows[1:])
+        if not answer["holds"]:
+            answer["difference"] = max(float(np.abs(rows[0] - one).max()) for one in rows[1:])
+        elif case.other is not None:
+            one, other = case.other()
+            answer["holds"] = not np.array_equal(one, other)
+    except Refused as refused:
+        answer["refused"] = refused.message
+    return answer
+
+
+def _near(context: Context, tokens: list[int], width: int) -> dict[str, _Case]:
     first, second, third = (tokens[i * width : (i + 1) * width] for i in range(3))
     wrong, other = third, list(reversed(second))
 
-    def run(before: list[list[int]], keep: int, after: list[list[int]]) -> str:
+    def run(before: list[list[int]], keep: int, after: list[list[int]]) -> Any:
         context.clear()
         for batch in before:
             context.decode(batch, "all")
         context.rollback(keep)
         for batch in after:
             context.decode(batch, "all")
-        return _digest(context, len(after[-1]))
+        return _rows(context, len(after[-1]))
 
-    def inside(kept: int, filling: list[int]) -> str:
+    def inside(kept: int, filling: list[int]) -> Any:
         return run([first, [kept, *filling[1:]]], width + 1, [second[1:]])
 
-    def across(kept: int, filling: list[int]) -> str:
+    def across(kept: int, filling: list[int]) -> Any:
         start = [*first[: width - 2], kept, first[-1]]
         return run([start, filling, list(reversed(filling))], width - 1, [[first[-1], *second[1:]]])
 
-    def singles(filling: list[int]) -> str:
+    def singles(filling: list[int]) -> Any:
         return run([[t] for t in [*first, *filling]], len(first), [[t] for t in second])
 
     changed = wrong[0] if wrong[0] != second[0] else wrong[1]
     changed_first = wrong[0] if wrong[0] != first[-2] else wrong[1]
-    cases: dict[str, Callable[[], bool]] = {
-        "inside": lambda: (
-            _same(inside(second[0], filling) for filling in (second, wrong, other))
-            and inside(changed, wrong) != inside(second[0], wrong)
+    fillings = (second, wrong, other)
+    return {
+        "inside": _Case(
+            lambda: [inside(second[0], filling) for filling in fillings],
+            lambda: [inside(changed, wrong), inside(second[0], wrong)],
         ),
-        "whole": lambda: _same(
-            [run([first, filling], width, [second]) for filling in (second, wrong, other)]
-            + [run([first], width, [second])]
+        "whole": _Case(
+            lambda: [
+                *(run([first, filling], width, [second]) for filling in fillings),
+                run([first], width, [second]),
+            ]
         ),
-        "across": lambda: (
-            _same(across(first[-2], filling) for filling in (second, wrong, other))
-            and across(changed_first, wrong) != across(first[-2], wrong)
-            and _same([singles(second), singles(wrong), singles([])])
+        "across": _Case(
+            lambda: [across(first[-2], filling) for filling in fillings],
+            lambda: [across(changed_first, wrong), across(first[-2], wrong)],
         ),
+        "one by one": _Case(lambda: [singles(filling) for filling in (second, wrong, [])]),
     }
-    answers: dict[str, Any] = {}
-    for name, holds in cases.items():
-        try:
-            answers[name] = holds()
-        except Refused as refused:
-            answers[name] = False
-            answers[f"{name}_refused"] = refused.message
-    context.clear()
-    answers["proven"] = all(answers[name] for name in cases)
-    return answers
 
 
-def _same(digests: Iterable[str]) -> bool:
-    return len(set(digests)) == 1
+def _far(context: Context, tokens: list[int], width: int) -> _Case:
+    # A window's cache holds it and one physical batch, rounded up; llama-kv-cache-iswa.cpp.
+    held = -(-(context.window + context.n_ubatch) // CELLS) * CELLS
+    end = min(context.window + held, context.n_ctx - width)
+    keep = max(end - held, 2 * width)
+    text = (tokens * (end // len(tokens) + 2))[: end + width]
+
+    def run(upto: int) -> Any:
+        context.clear()
+        for start, stop in ((0, keep), (keep, upto)):
+            for at in range(start, stop, context.n_batch):
+                context.decode(text[at : min(at + context.n_batch, stop)], "none")
+        context.rollback(keep)
+        context.decode(text[keep : keep + width], "all")
+        return _rows(context, width)
+
+    return _Case(lambda: [run(keep), run(end)])
+
+
+def _rows(context: Context, count: int) -> Any:
+    return np.stack([context.logits(row).copy() for row in range(count)])

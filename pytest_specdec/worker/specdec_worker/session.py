@@ -11,8 +11,11 @@ from typing import Callable
 from specdec_worker import binding
 from specdec_worker import exact
 from specdec_worker import faults
+from specdec_worker import forced
 from specdec_worker import generate
+from specdec_worker import kernels
 from specdec_worker import passes
+from specdec_worker import probes
 from specdec_worker import text
 from specdec_worker.binding import lib
 from specdec_worker.drafts import Ngram
@@ -31,6 +34,8 @@ class Session:
         self._models: dict[tuple[Any, ...], Model] = {}
         self._contexts: dict[int, Context] = {}
         self._next = 1
+        # Of contexts that are gone.
+        self._forward_ms = 0.0
         self._evidence: dict[tuple[Any, ...], exact.Evidence] = {}
         self._requests: dict[str, Callable[..., dict[str, Any]]] = {
             "hello": self.hello,
@@ -42,11 +47,22 @@ class Session:
             "forward": self.forward,
             "steady": self.steady,
             "rollback": self.rollback,
+            "rollback_cost": self.rollback_cost,
+            "vocabularies": self.vocabularies,
+            "consistency": self.consistency,
+            "self_draft": self.self_draft,
+            "positions": self.positions,
+            "end_in_draft": self.end_in_draft,
+            "fill_context": self.fill_context,
             "decode": self.decode,
             "speculate": self.speculate,
             "exact": self.exact,
+            "kernel_map": self.kernel_map,
+            "behind": self.behind,
+            "forced": self.forced,
             "quantize": self.quantize,
             "memory": self.memory,
+            "spent": self.spent,
         }
 
     def answer(self, op: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -83,6 +99,7 @@ class Session:
         del self._contexts[context]
         self._evidence = {key: kept for key, kept in self._evidence.items() if key[0] != context}
         gone.free()
+        self._forward_ms += gone.forward_ms
         if not any(other.model is gone.model for other in self._contexts.values()):
             self._models = {key: model for key, model in self._models.items() if model is not gone.model}
             gone.model.free()
@@ -112,9 +129,42 @@ class Session:
         """Steady decoding, ms per token."""
         return passes.steady(self._context(context), tokens, depth, count)
 
-    def rollback(self, *, context: int, tokens: list[int]) -> dict[str, Any]:
-        """The proof of rollback by bits."""
-        return passes.prove_rollback(self._context(context), tokens)
+    def rollback(self, *, context: int, tokens: list[int], mode: str = "seq_rm") -> dict[str, Any]:
+        """The proof of rollback by bits; the context rolls back that way from here on."""
+        made = self._context(context)
+        made.roll_back_with(mode)
+        with made.logits_only():
+            return passes.prove_rollback(made, tokens)
+
+    def rollback_cost(self, *, context: int, **asked: Any) -> dict[str, Any]:
+        """What rolling back costs in rounds of speculation."""
+        return probes.rollback_cost(self._context(context), **asked)
+
+    def vocabularies(self, *, target: int, draft: int) -> dict[str, Any]:
+        """Two vocabularies side by side."""
+        return probes.vocabularies(self._context(target).model, self._context(draft).model)
+
+    def consistency(self, *, context: int, **asked: Any) -> dict[str, Any]:
+        """The same tokens in batches of several sizes."""
+        return probes.consistency(self._context(context), **asked)
+
+    def self_draft(self, *, context: int, own: int, **asked: Any) -> dict[str, Any]:
+        """A model drafting for itself."""
+        return probes.self_draft(self._context(context), self._context(own), **asked)
+
+    def positions(self, *, context: int, tokens: list[int]) -> dict[str, Any]:
+        """What becomes of positions that don't follow."""
+        return probes.positions(self._context(context), tokens)
+
+    def end_in_draft(self, *, context: int, prompt: list[int], k: int) -> dict[str, Any]:
+        """A draft with an end of generation in it."""
+        return probes.end_in_draft(self._context(context), prompt, k)
+
+    def fill_context(
+        self, *, context: int, prompt: list[int], k: int, source: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Plain and speculative decoding until the context is full."""
+        return probes.fill_context(self._context(context), self._source(source), prompt, k)
 
     def decode(self, *, context: int, tokens: list[int], n_predict: int) -> dict[str, Any]:
         """Plain greedy decoding."""
@@ -134,6 +184,35 @@ class Session:
         if key not in self._evidence:
             self._evidence[key] = exact.Evidence(self._context(context), tokens, n_predict)
         return self._evidence[key].compare(self._source(source), k)
+
+    def kernel_map(
+        self,
+        *,
+        context: int,
+        tokens: list[int],
+        sizes: list[int],
+        depth: int,
+        followers: list[list[int]],
+        repeat: bool,
+        remainder: list[dict[str, Any]],
+        fresh: bool,
+    ) -> dict[str, Any]:
+        """The bits of every row in batches of other sizes."""
+        return kernels.kernel_map(
+            self._context(context), tokens, sizes, depth, followers, repeat, remainder, fresh
+        )
+
+    def behind(
+        self, *, context: int, tokens: list[int], depth: int, pairs: list[list[int]], fresh: bool
+    ) -> dict[str, Any]:
+        """The bits of batches that follow others."""
+        return kernels.behind(self._context(context), tokens, depth, pairs, fresh)
+
+    def forced(
+        self, *, context: int, tokens: list[int], text: list[int], candidates: list[list[int]] | None
+    ) -> dict[str, Any]:
+        """Logits of a given text, by one-token passes."""
+        return forced.forced(self._context(context), tokens, text, candidates)
 
     def quantize(self, *, source: str, target: str, ftype: int, threads: int) -> dict[str, Any]:
         """Write a requantised copy."""
@@ -155,6 +234,10 @@ class Session:
             return {"peak": None, "devices": devices}
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return {"peak": peak if sys.platform == "darwin" else peak * 1024, "devices": devices}
+
+    def spent(self) -> dict[str, Any]:
+        """The time in all forward passes so far, in ms."""
+        return {"forward_ms": self._forward_ms + sum(one.forward_ms for one in self._contexts.values())}
 
     def _context(self, handle: int) -> Context:
         if handle not in self._contexts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from typing import Any
+from typing import Callable
 
 from specdec_worker.binding import lib
 from specdec_worker.errors import Refused
@@ -12,6 +13,14 @@ from specdec_worker.model import Model
 
 MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED = 5
+# What has to be equal; common/speculative.cpp, common_speculative_are_compatible.
+RULE: tuple[tuple[str, Callable[[Any], int]], ...] = (
+    ("type", lib.llama_vocab_type),
+    ("add-BOS flag", lib.llama_vocab_get_add_bos),
+    ("add-EOS flag", lib.llama_vocab_get_add_eos),
+    ("BOS token", lib.llama_vocab_bos),
+    ("EOS token", lib.llama_vocab_eos),
+)
 
 
 def tokenize(model: Model, text: str, template: str) -> dict[str, Any]:
@@ -72,13 +81,7 @@ def check_vocabularies(target: Model, draft: Model) -> None:
     Raises:
         Refused: the first part of the rule that does not hold.
     """
-    for name, function in (
-        ("type", lib.llama_vocab_type),
-        ("add-BOS flag", lib.llama_vocab_get_add_bos),
-        ("add-EOS flag", lib.llama_vocab_get_add_eos),
-        ("BOS token", lib.llama_vocab_bos),
-        ("EOS token", lib.llama_vocab_eos),
-    ):
+    for name, function in RULE:
         ours, theirs = function(target.vocab), function(draft.vocab)
         if ours != theirs:
             _refuse(f"vocabulary {name}: target {ours}, draft {theirs}")
