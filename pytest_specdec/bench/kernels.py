@@ -139,7 +139,7 @@ class _Taking:
     def _part(
         self, part: Sequence[int], sizes: Sequence[int], content: bool
     ) -> dict[tuple[int, int], list[str]]:
-        self._progress(f"N = {part[0]}-{part[-1]}" if len(part) > 1 else f"N = {part[0]}")
+        self._progress(f"N = {part[0]} to {part[-1]}")
         known = {n: one.rows for n, one in self._found.items()}
         probes = [
             {"m": m, "r": r, "first": [self._found[r].hidden[0], self._found[r].logits[0]]}

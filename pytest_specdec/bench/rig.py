@@ -30,6 +30,8 @@ from pytest_specdec.settings import Settings
 KEPT_CONTEXTS = 4
 MIN_OUTPUT_ROWS = 64
 PROOF_TOKENS = 64
+# Contexts that differ in these alone forget tokens alike: one proof holds for all.
+NOT_OF_THE_CACHE = ("embeddings", "n_batch", "n_outputs_max", "n_threads")
 # Where the proof of rollback looks.
 PLACES = {
     "inside": "inside the last batch",
@@ -42,10 +44,11 @@ PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A context in the worker, and what it said of itself."""
+    """A context in the worker, what it said of itself, and what its rollback depends on."""
 
     handle: int
     facts: dict[str, Any]
+    cache: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class Rig:
         self._hello: dict[str, Any] | None = None
         self._tokens: dict[tuple[str, str, str], list[int]] = {}
         self._rollbacks: dict[int, Rollback] = {}
+        self._removing: dict[tuple[Any, ...], Rollback] = {}
         self._facts: dict[Path, ModelFacts] = {}
 
     def hello(self) -> dict[str, Any]:
@@ -180,6 +184,7 @@ class Rig:
         if not self.engine.started or self.engine.generation != self._generation:
             self._contexts.clear()
             self._rollbacks.clear()
+            self._removing.clear()
             self._generation = self.engine.generation
         rows = max(MIN_OUTPUT_ROWS, *(settings.map_sizes if embeddings else settings.sizes), settings.k + 1)
         parameters: dict[str, Any] = {
@@ -206,7 +211,8 @@ class Rig:
                 self.engine.request("unload", context=oldest.handle)
             self._progress(f"loading {model.name}")
             facts = self.engine.request("load", path=str(model.path), **parameters)
-            loaded = Loaded(facts["context"], facts)
+            of_cache = (value for name, value in parameters.items() if name not in NOT_OF_THE_CACHE)
+            loaded = Loaded(facts["context"], facts, (str(model.path), *of_cache))
             # A death in between would have made the handles kept here another process's.
             self._generation = self.engine.generation
             self._contexts[identity] = loaded
@@ -224,12 +230,12 @@ class Rig:
         return self._tokens[memo]
 
     def rollback(self, loaded: Loaded, text: list[int], name: str) -> Rollback:
-        """Prove once per context, by bits, how it rolls back; it does so from then on.
+        """Prove by bits how a context rolls back; it does so from then on.
 
-        Where removing tokens fails the proof (recurrent states, windows without a full cache), states are
-        saved before each pass and restored.
+        Contexts with the same kind of cache share a proof that removing tokens works. Where it fails
+        (recurrent states, windows without a full cache), states are saved before each pass and restored.
         """
-        found = self._rollbacks.get(loaded.handle)
+        found = self._rollbacks.get(loaded.handle) or self._removing.get(loaded.cache)
         if found is None:
             tokens = text[:PROOF_TOKENS]
             removing = self.engine.request("rollback", context=loaded.handle, tokens=tokens)
@@ -242,6 +248,8 @@ class Rig:
                 if restoring["proven"]:
                     self._progress(f"{name} can't remove tokens from its state: rolled back by snapshots")
             self._rollbacks[loaded.handle] = found
+            if loaded.cache and removing["proven"]:
+                self._removing[loaded.cache] = found
         return found
 
     def prove_rollback(self, loaded: Loaded, text: list[int], name: str) -> None:

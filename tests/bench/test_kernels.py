@@ -129,8 +129,8 @@ def test_every_size_is_asked_for_once_with_a_repetition() -> None:
     assert all(params["repeat"] for params in maps)
     assert max(sum(params["sizes"]) for params in maps) <= kernels.TOKENS_PER_REQUEST
     assert [params["fresh"] for _, params in worker.asked] == [True] + [False] * (len(worker.asked) - 1)
-    assert lines[0] == "kernel map made, depth 0, 1 thread: N = 1-3"
-    assert lines[1].endswith("N = 4-22")
+    assert lines[0] == "kernel map made, depth 0, 1 thread: N = 1 to 3"
+    assert lines[1].endswith("N = 4 to 22")
 
 
 def test_what_follows_row_0_is_itself_and_anything() -> None:

@@ -1,4 +1,4 @@
-"""Every way in which a worker of a real llama.cpp dies is one failed test with its cause; the next one passes.
+"""Every way in which a worker of a real llama.cpp dies is one failed test with its cause; the next passes.
 
 `tests/engine/test_deaths.py` has the deaths that need no llama.cpp.
 """

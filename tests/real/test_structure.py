@@ -201,7 +201,8 @@ def test_a_failure_of_acceptance_names_the_cause(
 def test_a_real_pair_is_sound() -> None:
     session = BenchSession(Settings())
     try:
-        found = session.bench(Settings().merged(**SMOLLM2, n_ctx=512, prompts="default::prose")).structure()
+        settings = Settings().merged(**SMOLLM2, n_ctx=512, n_predict=16, prompts="default::prose")
+        found = session.bench(settings).structure()
     finally:
         session.close()
     assert {one.probe: (one.outcome, one.cause) for one in found.probes if one.outcome != "sound"} == {}
@@ -213,6 +214,7 @@ def test_prompt_lookup_on_prose_is_sound_and_does_not_fit(gate: Callable[..., py
         @specdec(target="smollm2-135m", prompts="default::prose", n_ctx=512, k=2)
         class TestLookup:
             @structurally_sound()
+            @specdec(n_predict=16)
             def test_lookup_is_sound(self): pass
 
             @accept_rate(0.5)

@@ -118,11 +118,13 @@ def _near(context: Context, tokens: list[int], width: int) -> dict[str, _Case]:
     def run(before: list[list[int]], keep: int, after: list[list[int]]) -> Any:
         context.clear()
         for batch in before:
-            context.decode(batch, "all")
+            context.decode(batch, "none")
         context.rollback(keep)
-        for batch in after:
-            context.decode(batch, "all")
-        return _rows(context, len(after[-1]))
+        *between, last = after
+        for batch in between:
+            context.decode(batch, "none")
+        context.decode(last, "all")
+        return _rows(context, len(last))
 
     def inside(kept: int, filling: list[int]) -> Any:
         return run([first, [kept, *filling[1:]]], width + 1, [second[1:]])
