@@ -51,7 +51,7 @@ DEATHS = {
     "close_pipe=1": "the worker closed its pipe and lived on: it was ended",
     "garbage=1": r"the worker wrote b'\x00\xff no answer\n' where an answer was due: it was ended",
 }
-TIMEOUT_S = 2.0
+TIMEOUT_S = 1.5
 
 Gate = Callable[..., pytest.RunResult]
 
@@ -107,10 +107,6 @@ def test_a_death_in_a_pass_is_one_error_with_llama_cpps_last_lines(
     assert error.request == f"decode(context={context}, tokens=[1], n_predict=8)"
     assert any(line.startswith("llama_") for line in error.log)
     assert gone(pid, 0.0)
-    assert held() == before
-    # The next one loads as the first did.
-    assert load(engine, tiny) == context
-    engine.close()
     assert held() == before
 
 

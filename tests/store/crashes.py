@@ -65,6 +65,8 @@ def main(folder: str, deaths: int, name: str) -> None:
     for life in range(deaths):
         child = os.fork()
         if child == 0:
+            # A background job of a shell ignores the signal, and Python then leaves it so.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             try:
                 work_for_ever(store, life)
             except KeyboardInterrupt:
