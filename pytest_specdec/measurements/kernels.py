@@ -24,8 +24,8 @@ class DepthMap(Record):
     comparable between builds while model, tokens and settings are the same.
 
     ``repeated[i]``: a second pass over the batch gave the same bits. ``remainder[i]``: how many of the last
-    rows were computed as a smaller batch would, proven by bits. ``content``: batch sizes at which row 0
-    depends on the tokens behind it.
+    rows were computed apart from the others because they don't fill a block, proven by bits. ``content``:
+    batch sizes at which row 0 depends on the tokens behind it.
     """
 
     depth: int

@@ -102,9 +102,12 @@ SHORT = ("--map-sizes", "1-9", "--map-depths", "0", "--sizes", "1-8", "--calls",
 FEW = ("--n-predict", "24", "--prompts", "default::repeat,code")
 
 
-@pytest.mark.skipif(
-    not OLD, reason="one build only: tox run -e upgrade has two, SPECDEC_OLD_PYTHON names one"
+in_upgrade = pytest.mark.skipif(
+    not OLD, reason="needs two builds: tox run -e upgrade has both, SPECDEC_OLD_PYTHON names the old one"
 )
+
+
+@in_upgrade
 @pytest.mark.parametrize(
     ("target", "told"),
     [
@@ -122,6 +125,7 @@ def test_an_upgrade_shows_which_kernels_moved(
     assert aspects(report)["texts"] in ("same", "changed")
 
 
+@in_upgrade
 def test_a_kernel_threshold_that_is_gone_is_no_regression_by_itself(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
