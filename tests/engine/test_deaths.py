@@ -508,6 +508,7 @@ if os.fork() == 0:
     engine.close()
     os.write(write, b"%d" % other)
     os._exit(0)
+os.close(write)
 other = int(os.read(read, 20))
 os.wait()
 print(json.dumps([first, other, engine.request("forward")["pid"]]))
