@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_the_store_outlives_every_death(name: str, tmp_path: Path) -> None:
     told = deaths(tmp_path / "baselines", DEATHS, name)
     print(f"{name}: {told[-1]} after {len(told)} deaths")
     assert_whole(told, tmp_path / "baselines")
+
+
+@pytest.fixture(autouse=True)
+def _interruptible() -> Iterator[None]:
+    """A shell's background job ignores SIGINT, and so would what it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def project(folder: Path) -> None:

@@ -72,8 +72,8 @@ def lots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lot]:
     assert len(rows) + len(load_prompts().prompts) == PROMPTS
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     return {
-        "shipped": Lot("shipped", "default", 64),
-        "variations": Lot("variations", str(path), 24),
+        "shipped": Lot("shipped", "default", 32),
+        "variations": Lot("variations", str(path), 12),
     }
 
 

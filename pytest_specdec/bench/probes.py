@@ -122,6 +122,8 @@ class _Probing:
             cause = f"llama.cpp refused, cache and host disagree: {refused.message}"
             return ProbeResult(name, "fault", cause, (refused.request, *refused.log))
         except WorkerDied as died:
+            if not died.native:
+                raise
             return ProbeResult(name, "fault", died.message, (died.request, *died.log))
 
     def _ask(self, op: str, /, **params: Any) -> dict[str, Any]:

@@ -38,6 +38,8 @@ HINTS = {
     "SIGILL": "its llama.cpp was built for processors with instructions that this one lacks",
     "SIGTERM": "from outside",
 }
+NATIVE = ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE")
+NO_MEMORY = "memory ran out"
 SIGKILL_UNCOUNTED = "from outside, or by the system because memory ran out"
 
 
@@ -182,20 +184,22 @@ class ProcessEngine:
     def _death(self, child: Child, what: str, when: str) -> EngineError:
         status = child.status(DEATH_S)
         log = child.last_lines()
+        native = False
         if status is None:
             how, why = "closed its pipe and lived on: it was ended", ""
         elif status < 0:
             name = _signal_name(-status)
             how, why = f"was ended by {name}", self._why(name, log)
+            native = name in NATIVE and why != NO_MEMORY
         else:
             how = f"exited with status {status}"
             why = f"check the interpreter {self._python}, --specdec-python" if when and not log else ""
         told = " ".join(filter(None, ("the worker", how, when)))
-        return WorkerDied(": ".join(filter(None, (told, why))), request=what, log=log)
+        return WorkerDied(": ".join(filter(None, (told, why))), native=native, request=what, log=log)
 
     def _why(self, name: str, log: Sequence[str]) -> str:
         if name == "SIGABRT" and any("std::bad_alloc" in line for line in log):
-            return "memory ran out"
+            return NO_MEMORY
         if name == "SIGKILL":
             before, after = self._oom_kills, _oom_kills()
             if before is None or after is None:

@@ -34,7 +34,17 @@ class WorkerUnavailable(EngineError):
 
 
 class WorkerDied(EngineError):
-    """The process ended while it worked: an abort, a signal, an out-of-memory kill."""
+    """The process ended while it worked: an abort, a signal, an out-of-memory kill.
+
+    ``native`` says that its own code brought it down, an abort or a memory fault; memory that ran out, and
+    what came from outside, say nothing of that code.
+    """
+
+    def __init__(
+        self, message: str, *, native: bool = False, request: str = "", log: Sequence[str] = ()
+    ) -> None:
+        self.native = native
+        super().__init__(message, request=request, log=log)
 
 
 class WorkerTimeout(EngineError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_specdec.bench.session import BenchSession
+from pytest_specdec.engine.protocol import WorkerDied
 from pytest_specdec.measurements import ProbeResult
 from pytest_specdec.measurements import Structure
 from pytest_specdec.settings import Settings
@@ -225,3 +227,21 @@ def test_prompt_lookup_on_prose_is_sound_and_does_not_fit(gate: Callable[..., py
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*accept_rate(0.5): fail: acceptance rate 0.*"])
     result.stdout.no_fnmatch_line("*cause: *")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("fault", ["abort", "kill"])
+def test_only_a_death_of_its_own_code_is_a_finding(folder: Path, fault: str) -> None:
+    """What ends the worker from outside says nothing of the pair."""
+    session = BenchSession(Settings(rootdir=folder, env=(("SPECDEC_FAULTS", f"{fault}=1"),)))
+    bench = session.bench(_settings(folder, "llama", None))
+    try:
+        if fault == "abort":
+            found = _of(bench.structure(), "rollback")
+            assert found.outcome == "fault"
+            assert found.cause.startswith("the worker was ended by SIGABRT: llama.cpp aborted")
+        else:
+            with pytest.raises(WorkerDied, match=r"^the worker was ended by SIGKILL: from outside"):
+                bench.structure()
+    finally:
+        session.close()
