@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pytest_specdec.bench.beside import Beside
 from pytest_specdec.bench.procedures import LOOKS
 from pytest_specdec.bench.session import Bench
+from pytest_specdec.causes import causes_in
 from pytest_specdec.measurements import DraftCost
 from pytest_specdec.measurements import Exactness
 from pytest_specdec.measurements import KernelMap
@@ -26,8 +26,6 @@ from pytest_specdec.measurements import VerifyCurve
 from pytest_specdec.store import Entry
 from pytest_specdec.store import build_differences
 from pytest_specdec.store import build_identity
-from pytest_specdec.store.machine import backend_in_use
-from pytest_specdec.theory import thresholds
 from pytest_specdec.verdict import Verdict
 
 
@@ -95,15 +93,8 @@ class Probe:
             return {"curve": self.measured_curve()}
         hello, settings = self.bench.session.hello(), self.bench.settings
         target = self.bench.facts()["target"]
-        causes = None
-        if target is not None:
-            causes = partial(
-                thresholds.known,
-                backend_in_use(hello, gpu_layers=settings.gpu_layers),
-                tuple(target.tensor_types),
-                features=thresholds.cpu_features(str(hello.get("system_info") or "")) or None,
-            )
-        return {"curve": self.measured_curve(), "known": causes}
+        known = None if target is None else causes_in(hello, target.tensor_types, settings.gpu_layers)
+        return {"curve": self.measured_curve(), "known": known}
 
     def kernel_map(self) -> KernelMap:
         """Map the kernel paths at the settings' depth."""

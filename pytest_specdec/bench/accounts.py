@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 from statistics import mean
 from statistics import median
@@ -14,7 +15,7 @@ from pytest_specdec.bench.procedures import WARM_TOKENS
 from pytest_specdec.bench.procedures import Pair
 from pytest_specdec.measurements import LedgerRun
 from pytest_specdec.measurements import MemoryUse
-from pytest_specdec.measurements import SpeculativeRun
+from pytest_specdec.measurements import Speculation
 from pytest_specdec.measurements import Stages
 from pytest_specdec.measurements import Timeline
 
@@ -75,8 +76,9 @@ def ledger(bench: Bench, fit_on: Sequence[int], held_out: Sequence[int]) -> Ledg
     """Runs at every draft length in turn, and T(N) at their mean depth for every N they verified."""
     ks = [*fit_on, *held_out]
     counted = {k: bench.speculate(k) for k in ks}
-    depth = _mean_depth(list(counted.values()))
-    widths = {n + 1 for run in counted.values() for s in run.speculations for n in s.drafted}
+    speculations = [s for run in counted.values() for s in run.speculations]
+    depth = mean_depth(speculations)
+    widths = {n + 1 for s in speculations for n in s.drafted}
     sizes = tuple(sorted({1} | widths))
     if depth + max(sizes) > bench.settings.n_ctx:
         raise BenchError(f"a mean depth of {depth} and N = {max(sizes)} exceed n_ctx: raise n_ctx")
@@ -113,13 +115,12 @@ def _rate(pair: Pair, n_predict: int, k: int) -> float:
     return float(sum(len(run["tokens"]) - 1 for run in runs) / ms * 1000.0) if ms > 0 else 0.0
 
 
-def _mean_depth(runs: Sequence[SpeculativeRun]) -> int:
-    """The context's mean length over all rounds, in tokens."""
+def mean_depth(speculations: Iterable[Speculation]) -> int:
+    """The context's mean length over all rounds, in tokens; 0 without rounds."""
     lengths = []
-    for run in runs:
-        for s in run.speculations:
-            at = s.prompt_tokens
-            for accepted in s.accepted:
-                lengths.append(at)
-                at += accepted + 1
+    for one in speculations:
+        at = one.prompt_tokens
+        for accepted in one.accepted:
+            lengths.append(at)
+            at += accepted + 1
     return round(mean(lengths)) if lengths else 0

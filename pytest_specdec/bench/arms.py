@@ -11,6 +11,7 @@ from typing import Any
 from typing import Literal
 
 from pytest_specdec.bench.curve import Blocks
+from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.procedures import WARM_TOKENS
 from pytest_specdec.bench.procedures import Pair
 from pytest_specdec.measurements import VerifyCurve
@@ -30,9 +31,17 @@ class Arms:
 
     While one arm works, the other's process is stopped. Where memory holds one of them only, they take turns:
     the other's process is ended, and everything is loaded anew at each change.
+
+    Raises:
+        BenchError: the two don't speculate in the same way.
     """
 
     def __init__(self, old: Bench, new: Bench, *, memory_bytes: int | None = None) -> None:
+        if (old.method, old.settings.k) != (new.method, new.settings.k):
+            raise BenchError(
+                f"the arms must speculate alike: {old.method} at k = {old.settings.k} and {new.method} at "
+                f"k = {new.settings.k}"
+            )
         self._benches: dict[Arm, Bench] = {"old": old, "new": new}
         self._memory_bytes = memory_bytes
         self._turns: bool | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -10,13 +11,13 @@ from pytest_specdec.bench.arms import Arms
 from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.procedures import LOOKS
 from pytest_specdec.bench.procedures import PAIRS_PER_LOOK
+from pytest_specdec.bench.procedures import speed_pair
 from pytest_specdec.measurements import DraftCost
 from pytest_specdec.measurements import Generation
 from pytest_specdec.measurements import KernelMap
 from pytest_specdec.measurements import Measurement
 from pytest_specdec.measurements import Speculation
 from pytest_specdec.measurements import SpeculativeRun
-from pytest_specdec.measurements import SpeedPair
 from pytest_specdec.measurements import SpeedRun
 from pytest_specdec.measurements import Stages
 from pytest_specdec.measurements import Timeline
@@ -32,15 +33,10 @@ class Beside:
     """Both arms' measurements of a kind, old first; each is made once."""
 
     def __init__(self, old: Bench, new: Bench) -> None:
-        if (old.method, old.settings.k) != (new.method, new.settings.k):
-            raise BenchError(
-                f"the arms must speculate alike: {old.method} at k = {old.settings.k} and {new.method} at "
-                f"k = {new.settings.k}"
-            )
+        self._arms = Arms(old, new)
         self._old = old
         self._new = new
         self._depths: dict[int, Beside] = {old.settings.depth: self}
-        self._arms = Arms(old, new)
         self._known: dict[str, dict[Arm, Measurement]] = {}
         self._answers: dict[Arm, list[dict[str, Any]]] | None = None
 
@@ -85,34 +81,19 @@ class Beside:
         if kind == SpeculativeRun.kind:
             return SpeculativeRun(k, method, tuple(speculation_of(run) for run in once))
         if kind == SpeedRun.kind:
-            return SpeedRun(k, method, tuple(_pair(run) for run in runs))
+            return SpeedRun(
+                k, method, tuple(speed_pair(run["prompt"], run["plain"], run["speculative"]) for run in runs)
+            )
         if kind == Timeline.kind:
             return Timeline(k, method, tuple(stage for run in once for stage in stages_of(run)))
         if kind == DraftCost.kind:
-            costs = [cost for run in runs if (cost := draft_cost_of(run)) is not None]
-            return DraftCost(method, tuple(d for d, _ in costs), tuple(t for _, t in costs))
+            return draft_cost_of(method, runs)
         raise BenchError(f"{kind} is not compared between two arms")
 
 
 def speculation_of(run: dict[str, Any]) -> Speculation:
     """The speculative half of a pair of requests."""
     return Speculation.from_json({"prompt": run["prompt"], **run["speculative"]})
-
-
-def _pair(run: dict[str, Any]) -> SpeedPair:
-    plain, speculative = run["plain"], run["speculative"]
-    if min(len(plain["tokens"]), len(speculative["tokens"])) < 2:
-        raise BenchError(
-            f"prompt {run['prompt']!r} ends after its first token: no decode rate; choose other prompts "
-            "(--specdec-prompts)"
-        )
-    return SpeedPair(
-        run["prompt"],
-        len(plain["tokens"]),
-        plain["decode_ms"],
-        len(speculative["tokens"]),
-        speculative["decode_ms"],
-    )
 
 
 def stages_of(run: dict[str, Any]) -> list[Stages]:
@@ -124,7 +105,13 @@ def stages_of(run: dict[str, Any]) -> list[Stages]:
     return found
 
 
-def draft_cost_of(run: dict[str, Any]) -> tuple[float, float] | None:
+def draft_cost_of(method: str, runs: Sequence[dict[str, Any]]) -> DraftCost:
+    """What a drafted token cost in each pair of requests that drafted."""
+    costs = [cost for run in runs if (cost := _cost(run)) is not None]
+    return DraftCost(method, tuple(d for d, _ in costs), tuple(t for _, t in costs))
+
+
+def _cost(run: dict[str, Any]) -> tuple[float, float] | None:
     """Ms per drafted token, and per plain token's pass; None where one of them has none."""
     generation = Generation.from_json({"prompt": run["prompt"], **run["plain"]})
     speculation = speculation_of(run)

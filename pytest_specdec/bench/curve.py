@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.procedures import Pair
+from pytest_specdec.bench.procedures import check_sizes
 from pytest_specdec.bench.procedures import text_tokens
 from pytest_specdec.measurements import VerifyCurve
 
@@ -28,7 +28,7 @@ class Blocks:
     """
 
     def __init__(self, bench: Bench, rows: str = "all") -> None:
-        _check_sizes(bench)
+        check_sizes(bench.settings, bench.settings.sizes, "sizes", lower="depth or sizes")
         self._bench = bench
         self._rows = rows
         self._sizes = bench.settings.sizes
@@ -94,18 +94,3 @@ def verify_curve(bench: Bench, rows: str) -> VerifyCurve:
             break
         blocks.add()
     return blocks.curve()
-
-
-def _check_sizes(bench: Bench) -> None:
-    settings = bench.settings
-    largest = max(settings.sizes)
-    if largest > settings.n_batch:
-        raise BenchError(
-            f"sizes asks for N = {largest}, and n_batch is {settings.n_batch}: llama.cpp would abort; "
-            "raise n_batch or lower sizes"
-        )
-    if settings.depth + largest > settings.n_ctx:
-        raise BenchError(
-            f"depth = {settings.depth} and N = {largest} together exceed n_ctx = {settings.n_ctx}: "
-            "raise n_ctx, or lower depth or sizes"
-        )

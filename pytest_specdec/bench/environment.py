@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from collections.abc import Hashable
@@ -16,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 from typing import TypeVar
 
+from pytest_specdec import system
 from pytest_specdec.bench import readings
 from pytest_specdec.engine.process import workers
 from pytest_specdec.measurements import DraftCost
@@ -36,7 +35,6 @@ T = TypeVar("T")
 TIMED = (VerifyCurve, SpeedRun, DraftCost, Timeline, LedgerRun, NoiseRun)
 # Systems count time in ticks of 10 ms: over less than this a share would be off by several percent.
 SHORTEST_S = 0.5
-_COMMAND_S = 5.0
 # Guest time is in "user" already; waiting for a disk is idle.
 _BUSY = ("user", "nice", "system", "irq", "softirq", "interrupt", "dpc")
 _THERMAL = "com.apple.system.thermalpressurelevel"
@@ -51,37 +49,14 @@ class Cores:
     steal_s: float | None
 
 
-class System:
-    """What a watch asks the operating system; tests put recorded answers in its place."""
+class System(system.System):
+    """What a watch asks the operating system."""
 
-    platform: str = sys.platform
+    command_s = 5.0
 
     def now(self) -> float:
         """Seconds of a clock that only goes forward."""
         return time.monotonic()
-
-    def text(self, path: str) -> str:
-        """The content of a file, empty where it can't be read."""
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                return file.read()
-        except OSError:
-            return ""
-
-    def output(self, *command: str) -> str:
-        """What a command prints, empty where it can't be run."""
-        try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=_COMMAND_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-        return done.stdout.decode("utf-8", "replace")
 
     def usable_cpus(self) -> tuple[int, ...]:
         """The CPUs that this process may use, by number; empty where the platform doesn't tell."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from typing import Any
 
-from pytest_specdec.bench.errors import BenchError
+from pytest_specdec.bench.procedures import check_sizes
 from pytest_specdec.bench.procedures import text_tokens
 from pytest_specdec.measurements import DepthMap
 from pytest_specdec.measurements import KernelMap
@@ -45,7 +45,7 @@ def kernel_map(bench: Bench) -> KernelMap:
         BenchError: the sizes don't fit the batch or the context.
     """
     settings = bench.settings
-    _check_sizes(settings)
+    check_sizes(settings, settings.map_sizes, "map_sizes", lower="the depth or map_sizes")
     taken = _Taking(bench, settings)
     start = time.perf_counter()
     whole = taken.map(settings.map_sizes, content=True)
@@ -225,17 +225,3 @@ def _sizes_of_interest(whole: DepthMap) -> tuple[int, ...]:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _check_sizes(settings: Settings) -> None:
-    largest = max(settings.map_sizes)
-    if largest > settings.n_batch:
-        raise BenchError(
-            f"map_sizes asks for N = {largest}, and n_batch is {settings.n_batch}: llama.cpp would abort; "
-            "raise n_batch or lower map_sizes"
-        )
-    if settings.depth + largest > settings.n_ctx:
-        raise BenchError(
-            f"depth = {settings.depth} and N = {largest} together exceed n_ctx = {settings.n_ctx}: "
-            "raise n_ctx, or lower the depth or map_sizes"
-        )

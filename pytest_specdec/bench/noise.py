@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any
 
-from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.procedures import LOOKS
 from pytest_specdec.bench.procedures import PAIRS_PER_LOOK
 from pytest_specdec.bench.procedures import WARM_TOKENS
 from pytest_specdec.bench.procedures import Pair
+from pytest_specdec.bench.procedures import check_rates
+from pytest_specdec.bench.procedures import first_begins
 from pytest_specdec.measurements import ArmPair
 from pytest_specdec.measurements import NoiseRun
 
@@ -45,17 +46,13 @@ def pairs(first: Arm, second: Arm, prompts: Prompts, indices: Sequence[int]) -> 
     found = []
     for index in indices:
         name, tokens = prompts[index % count]
-        if (index % count + index // count) % 2 == 0:
+        if first_begins(index, count):
             one = first(tokens)
             other = second(tokens)
         else:
             other = second(tokens)
             one = first(tokens)
-        if min(len(one["tokens"]), len(other["tokens"])) < 2:
-            raise BenchError(
-                f"prompt {name!r} ends after its first token: no decode rate; choose other prompts "
-                "(--specdec-prompts)"
-            )
+        check_rates(name, one, other)
         found.append(
             ArmPair(name, len(one["tokens"]), one["decode_ms"], len(other["tokens"]), other["decode_ms"])
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.measurements import SpeedPair
 from pytest_specdec.measurements import SpeedRun
 from pytest_specdec.models.find import ModelRef
+from pytest_specdec.settings import Settings
 
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class Pair:
         self.source: dict[str, Any] = {"method": bench.method, "longest": settings.ngram_max}
         if self.draft is not None:
             assert draft is not None
-            self.engine.request("compatible", target=self.target.handle, draft=self.draft.handle)
+            rig.check_vocabularies(self.target, self.draft)
             rig.prove_rollback(self.draft, text, draft.name)
             self.source = {"method": "two-model", "context": self.draft.handle}
 
@@ -109,8 +111,41 @@ def arms(index: int, prompts: int) -> tuple[str, str]:
     It alternates from pair to pair and flips from round to round, so that a prompt's consecutive pairs are
     ABBA.
     """
-    plain_first = (index % prompts + index // prompts) % 2 == 0
-    return ("plain", "speculative") if plain_first else ("speculative", "plain")
+    return ("plain", "speculative") if first_begins(index, prompts) else ("speculative", "plain")
+
+
+def first_begins(index: int, prompts: int) -> bool:
+    """Whether the first of two arms begins this pair, the prompts taking turns: ABBA per prompt."""
+    return (index % prompts + index // prompts) % 2 == 0
+
+
+def check_rates(prompt: str, *answers: Mapping[str, Any]) -> None:
+    """Every answer must have a decode rate.
+
+    Raises:
+        BenchError: a text ends after its first token.
+    """
+    if min(len(answer["tokens"]) for answer in answers) < 2:
+        raise BenchError(
+            f"prompt {prompt!r} ends after its first token: no decode rate; choose other prompts "
+            "(--specdec-prompts)"
+        )
+
+
+def speed_pair(prompt: str, plain: Mapping[str, Any], speculative: Mapping[str, Any]) -> SpeedPair:
+    """The times of one prompt's two answers.
+
+    Raises:
+        BenchError: one of them has no decode rate.
+    """
+    check_rates(prompt, plain, speculative)
+    return SpeedPair(
+        prompt,
+        len(plain["tokens"]),
+        plain["decode_ms"],
+        len(speculative["tokens"]),
+        speculative["decode_ms"],
+    )
 
 
 def speed(bench: Bench, before: SpeedRun | None) -> SpeedRun:
@@ -133,21 +168,7 @@ def speed(bench: Bench, before: SpeedRun | None) -> SpeedRun:
                 runs[arm] = pair.plain(tokens, settings.n_predict)
             else:
                 runs[arm] = pair.speculative(tokens, settings.n_predict, settings.k)
-        plain, speculative = runs["plain"], runs["speculative"]
-        if min(len(plain["tokens"]), len(speculative["tokens"])) < 2:
-            raise BenchError(
-                f"prompt {name!r} ends after its first token: no decode rate; choose other prompts "
-                "(--specdec-prompts)"
-            )
-        done.append(
-            SpeedPair(
-                name,
-                len(plain["tokens"]),
-                plain["decode_ms"],
-                len(speculative["tokens"]),
-                speculative["decode_ms"],
-            )
-        )
+        done.append(speed_pair(name, runs["plain"], runs["speculative"]))
     return SpeedRun(
         settings.k, bench.method, tuple(done), environment=None if before is None else before.environment
     )
@@ -196,6 +217,25 @@ def _proposal_cost(bench: Bench) -> DraftCost:
 
 def _pairs_per_look(bench: Bench) -> int:
     return max(PAIRS_PER_LOOK, len(bench.prompts.prompts))
+
+
+def check_sizes(settings: Settings, sizes: Sequence[int], name: str, *, lower: str) -> None:
+    """The largest of the batch sizes of setting ``name`` must fit; ``lower`` says what else could be smaller.
+
+    Raises:
+        BenchError: it exceeds n_batch, or the context at the settings' depth.
+    """
+    largest = max(sizes)
+    if largest > settings.n_batch:
+        raise BenchError(
+            f"{name} asks for N = {largest}, and n_batch is {settings.n_batch}: llama.cpp would abort; "
+            f"raise n_batch or lower {name}"
+        )
+    if settings.depth + largest > settings.n_ctx:
+        raise BenchError(
+            f"depth = {settings.depth} and N = {largest} together exceed n_ctx = {settings.n_ctx}: "
+            f"raise n_ctx, or lower {lower}"
+        )
 
 
 def text_tokens(prompts: Sequence[tuple[str, list[int]]], count: int) -> list[int]:

@@ -103,6 +103,7 @@ class Rig:
         self._hello: dict[str, Any] | None = None
         self._tokens: dict[tuple[str, str, str], list[int]] = {}
         self._rollbacks: dict[int, Rollback] = {}
+        self._compatible: set[tuple[int, int]] = set()
         self._removing: dict[tuple[Any, ...], Rollback] = {}
         self._facts: dict[Path, ModelFacts] = {}
 
@@ -184,6 +185,7 @@ class Rig:
         if not self.engine.started or self.engine.generation != self._generation:
             self._contexts.clear()
             self._rollbacks.clear()
+            self._compatible.clear()
             self._removing.clear()
             self._generation = self.engine.generation
         rows = max(MIN_OUTPUT_ROWS, *(settings.map_sizes if embeddings else settings.sizes), settings.k + 1)
@@ -251,6 +253,13 @@ class Rig:
             if loaded.cache and removing["proven"]:
                 self._removing[loaded.cache] = found
         return found
+
+    def check_vocabularies(self, target: Loaded, draft: Loaded) -> None:
+        """Once per pair of contexts: the two must have one vocabulary; the worker refuses others."""
+        pair = (target.handle, draft.handle)
+        if pair not in self._compatible:
+            self.engine.request("compatible", target=target.handle, draft=draft.handle)
+            self._compatible.add(pair)
 
     def prove_rollback(self, loaded: Loaded, text: list[int], name: str) -> None:
         """Once per context: after removing tokens, or restoring a snapshot, others give the same bits.

@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 from typing import Any
 
+from pytest_specdec.bench.accounts import mean_depth
 from pytest_specdec.bench.arms import Arm
 from pytest_specdec.bench.arms import Arms
 from pytest_specdec.bench.beside import draft_cost_of
@@ -22,7 +23,6 @@ from pytest_specdec.measurements import ArmFacts
 from pytest_specdec.measurements import ArmResult
 from pytest_specdec.measurements import Comparison
 from pytest_specdec.measurements import DecodeRun
-from pytest_specdec.measurements import DraftCost
 from pytest_specdec.measurements import Generation
 from pytest_specdec.measurements import KernelMap
 from pytest_specdec.measurements import SpeculativeRun
@@ -58,15 +58,10 @@ def compare(
     Raises:
         BenchError: the two don't speculate in the same way, or what a bench raises.
     """
-    if (old.method, old.settings.k) != (new.method, new.settings.k):
-        raise BenchError(
-            f"the arms must speculate alike: {old.method} at k = {old.settings.k} and {new.method} at "
-            f"k = {new.settings.k}"
-        )
+    arms = Arms(old, new, memory_bytes=memory_bytes)
     # The first to load would pay for the disk.
     for bench in (old, new):
         _read_through(bench.session.rig.target(bench.settings).path)
-    arms = Arms(old, new, memory_bytes=memory_bytes)
     try:
         turns = arms.turns
         answers = arms.runs(max(pairs, len(new.prompts.prompts)))
@@ -125,28 +120,20 @@ def _loaded(bench: Bench) -> tuple[float, int | None]:
 
 def _visited(answers: dict[Arm, list[dict[str, Any]]]) -> tuple[int, set[int]]:
     """The mean depth of all rounds on both arms, and every width that was verified."""
-    depths: list[int] = []
-    widths: set[int] = set()
-    for runs in answers.values():
-        for run in runs:
-            spec = run["speculative"]
-            at = spec["prompt_tokens"]
-            for drafted, accepted in zip(spec["drafted"], spec["accepted"], strict=True):
-                depths.append(at)
-                widths.add(drafted + 1)
-                at += accepted + 1
-    if not depths:
+    speculations = [speculation_of(run) for runs in answers.values() for run in runs]
+    widths = {drafted + 1 for one in speculations for drafted in one.drafted}
+    if not widths:
         raise BenchError(
             "the prompts end before a round of speculation: choose longer ones (--specdec-prompts)"
         )
-    return round(sum(depths) / len(depths)), widths
+    return mean_depth(speculations), widths
 
 
 def _result(
     facts: ArmFacts, bench: Bench, runs: Sequence[dict[str, Any]], curve: VerifyCurve, kernels: KernelMap
 ) -> ArmResult:
     k, method = bench.settings.k, bench.method
-    costs = [cost for run in runs if (cost := draft_cost_of(run)) is not None]
+    cost = draft_cost_of(method, runs)
     return ArmResult(
         facts,
         curve,
@@ -156,9 +143,7 @@ def _result(
         ),
         speculative=tuple(SpeculativeRun(k, method, (speculation_of(run),)) for run in runs),
         timelines=tuple(Timeline(k, method, tuple(stages_of(run))) for run in runs),
-        draft=DraftCost(method, tuple(d for d, _ in costs), tuple(t for _, t in costs))
-        if method == "two-model" and costs
-        else None,
+        draft=cost if method == "two-model" and cost.draft_ms else None,
     )
 
 

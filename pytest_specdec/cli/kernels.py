@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 from typing import Any
 
+from pytest_specdec.causes import causes_in
 from pytest_specdec.cli import OK
 from pytest_specdec.cli import UNDECIDED
 from pytest_specdec.cli import USAGE
@@ -29,7 +28,6 @@ from pytest_specdec.reports.terminal import build_name
 from pytest_specdec.reports.terminal import device_name
 from pytest_specdec.settings import OPTIONS
 from pytest_specdec.settings import Settings
-from pytest_specdec.theory import thresholds
 
 
 if TYPE_CHECKING:
@@ -103,15 +101,6 @@ def measure(model: str, settings: Settings, progress: Callable[[str], None] | No
         session.close()
     types = {} if target is None else target.tensor_types
     return Result(model, settings, hello, measured, causes_in(hello, types, settings.gpu_layers))
-
-
-def causes_in(hello: Mapping[str, Any], tensor_types: Mapping[str, int], gpu_layers: int = -1) -> Causes:
-    """Return what the source says about batch sizes, for the backend in use and a model's tensor types."""
-    from pytest_specdec.store.machine import backend_in_use
-
-    backend = backend_in_use(hello, gpu_layers=gpu_layers)
-    features = thresholds.cpu_features(str(hello.get("system_info") or "")) or None
-    return partial(thresholds.known, backend, tensor_types, features=features)
 
 
 def lines(result: Result) -> list[str]:

@@ -76,22 +76,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="PYTHON",
             help=f"interpreter with the {word} llama-cpp-python (default: this one)",
         )
-        parser.add_argument(
-            f"--{side}-env",
-            dest=f"{word}_env",
-            action="append",
-            default=[],
-            metavar="K=V",
-            help=f"environment variable of the {word} worker; repeatable",
-        )
-        parser.add_argument(
-            f"--{side}-param",
-            dest=f"{word}_param",
-            action="append",
-            default=[],
-            metavar="K=V",
-            help=f"setting of the {word} arm, such as n_ubatch=4; repeatable",
-        )
+        for flag, told in (
+            ("env", f"environment variable of the {word} worker"),
+            ("param", f"setting of the {word} arm, such as n_ubatch=4"),
+        ):
+            parser.add_argument(
+                f"--{side}-{flag}",
+                dest=f"{word}_{flag}",
+                action="append",
+                default=[],
+                metavar="K=V",
+                help=f"{told}; repeatable",
+            )
     add_options(parser, (*RUN, "timeout", "alpha"))
     parser.add_argument("--pairs", metavar="COUNT", help="pairs of requests to time (default: 16)")
     parser.add_argument(

@@ -37,7 +37,7 @@ class Generation(Record):
     @property
     def tokens_per_s(self) -> float:
         """Decode rate, tokens per second; 0 when nothing came after the first token."""
-        return (len(self.tokens) - 1) / self.decode_ms * 1000.0 if self.decode_ms > 0 else 0.0
+        return _tokens_per_s(self.tokens, self.decode_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Speculation(Record):
     @property
     def tokens_per_s(self) -> float:
         """Decode rate, tokens per second; 0 when nothing came after the first token."""
-        return (len(self.tokens) - 1) / self.decode_ms * 1000.0 if self.decode_ms > 0 else 0.0
+        return _tokens_per_s(self.tokens, self.decode_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,3 +247,7 @@ class SpeedRun(Record):
             ],
             columns=["prompt", "plain_tokens", "plain_ms", "speculative_tokens", "speculative_ms", "ratio"],
         )
+
+
+def _tokens_per_s(tokens: tuple[int, ...], decode_ms: float) -> float:
+    return (len(tokens) - 1) / decode_ms * 1000.0 if decode_ms > 0 else 0.0

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import re
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
 
+from pytest_specdec import system
 from pytest_specdec.store.facts import Device
 from pytest_specdec.store.facts import cpu_from_cpuinfo
 from pytest_specdec.store.facts import devices_of
@@ -47,7 +46,6 @@ _SYSCTL = (
     "hw.model",
     "kern.hv_vmm_present",
 )
-_COMMAND_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,33 +104,8 @@ def differences(first: Machine, second: Machine) -> list[str]:
     return found
 
 
-class System:
-    """What `identify` asks the operating system; tests put recorded answers in its place."""
-
-    platform: str = sys.platform
-
-    def text(self, path: str) -> str:
-        """The content of a file, empty where it can't be read."""
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                return file.read()
-        except OSError:
-            return ""
-
-    def output(self, *command: str) -> str:
-        """What a command prints, empty where it can't be run."""
-        try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=_COMMAND_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-        return done.stdout.decode("utf-8", "replace")
+class System(system.System):
+    """What `identify` asks the operating system."""
 
     def cores(self) -> int | None:
         """Cores that this process may use: affinity masks and cpusets count."""

@@ -15,7 +15,6 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from pytest_specdec.bench import environment as subject
 from pytest_specdec.bench.environment import Conditions
 from pytest_specdec.bench.environment import Cores
 from pytest_specdec.bench.environment import System
@@ -395,5 +394,5 @@ def test_this_system_tells_of_itself() -> None:
 
 
 def test_a_command_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "_COMMAND_S", 0.1)
+    monkeypatch.setattr(System, "command_s", 0.1)
     assert System().output(sys.executable, "-c", "import time; time.sleep(60)") == ""

@@ -5,13 +5,11 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pytest_specdec import cli
-from pytest_specdec.bench import session
 from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.errors import NotMeasured
 from pytest_specdec.cli import curve
@@ -21,6 +19,9 @@ from pytest_specdec.models.errors import ModelError
 from pytest_specdec.settings import Settings
 from pytest_specdec.settings import usable_cores
 from pytest_specdec.theory.steps import find_steps
+
+from .double import Session
+from .double import put
 
 
 SAWTOOTH = {1: 21.0, 2: 30.4, 3: 35.1, 4: 40.2, 5: 58.5, 6: 63.2, 7: 68.8, 8: 60.8, 9: 77.6, 10: 82.0}
@@ -41,42 +42,20 @@ def made(ms: dict[int, float], *, rows: str = "all", factor: float = 1.0, **fiel
     return VerifyCurve(tuple(ms), samples, rows=rows, **fields)
 
 
-class Double:
-    """Stands where the bench session does; measures what it is told, or raises it."""
+class Double(Session):
+    """A bench that measures the times it is told."""
 
+    told = HELLO
     times: dict[int, float] = SAWTOOTH
-    trouble: Exception | None = None
-    asked: Settings
-    closed = 0
-
-    def __init__(self, settings: Settings, *, progress: Callable[[str], None] | None = None) -> None:
-        self.progress = progress
-
-    def bench(self, settings: Settings) -> Double:
-        Double.asked = settings
-        return self
-
-    def hello(self) -> dict[str, Any]:
-        return HELLO
 
     def verify_curve(self, *, rows: str = "all") -> VerifyCurve:
-        if self.progress is not None:
-            self.progress(f"verify curve: {rows}")
-        if Double.trouble is not None:
-            raise Double.trouble
-        return made(Double.times, rows=rows, factor=1.0 if rows == "all" else 0.85)
-
-    def close(self) -> None:
-        Double.closed += 1
+        self.measuring(f"verify curve: {rows}")
+        return made(self.times, rows=rows, factor=1.0 if rows == "all" else 0.85)
 
 
 @pytest.fixture(autouse=True)
 def double(monkeypatch: pytest.MonkeyPatch) -> type[Double]:
-    monkeypatch.setattr(session, "BenchSession", Double)
-    monkeypatch.setattr(Double, "times", SAWTOOTH)
-    monkeypatch.setattr(Double, "trouble", None)
-    monkeypatch.setattr(Double, "closed", 0)
-    return Double
+    return put(Double, monkeypatch, times=SAWTOOTH)
 
 
 def shown(capsys: pytest.CaptureFixture[str], *argv: str) -> str:

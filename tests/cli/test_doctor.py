@@ -1,17 +1,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from pytest_specdec import cli
-from pytest_specdec.bench import session
 from pytest_specdec.bench.errors import NotMeasured
 from pytest_specdec.measurements import ProbeResult
 from pytest_specdec.measurements import Structure
-from pytest_specdec.settings import Settings
+
+from .double import Session
+from .double import put
 
 
 SOUND = ProbeResult("rollback", "sound", "removed tokens leave no trace", ("the same bits",))
@@ -20,42 +19,19 @@ NO_DRAFT = ProbeResult("vocabulary", "skipped", "there is no draft model")
 DOUBT = ProbeResult("eog", "skipped", "could not tell: every text ended with its first token")
 
 
-class Double:
-    """Stands where the bench session does."""
+class Double(Session):
+    """A bench whose probes find what they are told."""
 
     probes: tuple[ProbeResult, ...] = (SOUND,)
-    trouble: Exception | None = None
-    asked: Settings
-    closed = 0
-
-    def __init__(self, settings: Settings, *, progress: Callable[[str], None] | None = None) -> None:
-        self.progress = progress
-
-    def bench(self, settings: Settings) -> Double:
-        Double.asked = settings
-        return self
-
-    def hello(self) -> dict[str, Any]:
-        return {"llama_cpp_python": "0.3.36", "devices": [{"name": "CPU", "type": "cpu"}]}
 
     def structure(self) -> Structure:
-        if self.progress is not None:
-            self.progress("probing x: rollback")
-        if Double.trouble is not None:
-            raise Double.trouble
-        return Structure(Double.asked.k, "two-model", Double.probes, rollback_ms=0.01)
-
-    def close(self) -> None:
-        Double.closed += 1
+        self.measuring("probing x: rollback")
+        return Structure(self.asked.k, "two-model", self.probes, rollback_ms=0.01)
 
 
 @pytest.fixture(autouse=True)
 def double(monkeypatch: pytest.MonkeyPatch) -> type[Double]:
-    monkeypatch.setattr(session, "BenchSession", Double)
-    monkeypatch.setattr(Double, "probes", (SOUND,))
-    monkeypatch.setattr(Double, "trouble", None)
-    monkeypatch.setattr(Double, "closed", 0)
-    return Double
+    return put(Double, monkeypatch, probes=(SOUND,))
 
 
 def pair(*more: str) -> list[str]:

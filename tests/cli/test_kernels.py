@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from pytest_specdec import cli
-from pytest_specdec.bench import session
 from pytest_specdec.bench.errors import BenchError
+from pytest_specdec.causes import causes_in
 from pytest_specdec.cli import kernels
 from pytest_specdec.measurements import KernelMap
 from pytest_specdec.models.describe import ModelFacts
@@ -20,6 +18,8 @@ from pytest_specdec.settings import usable_cores
 
 from ..checks.kernel_maps import GEMMA
 from ..checks.kernel_maps import unrepeated
+from .double import Session
+from .double import put
 
 
 HELLO = {
@@ -34,43 +34,23 @@ FACTS = ModelFacts(
 )
 
 
-class Double:
-    """Stands where the bench session does; maps what it is told, or raises it."""
+class Double(Session):
+    """A bench that maps what it is told."""
 
+    told = HELLO
     map: KernelMap = GEMMA
-    trouble: Exception | None = None
-    asked: Settings
-    closed = 0
-
-    def __init__(self, settings: Settings, *, progress: Callable[[str], None] | None = None) -> None:
-        pass
-
-    def bench(self, settings: Settings) -> Double:
-        Double.asked = settings
-        return self
-
-    def hello(self) -> dict[str, Any]:
-        return HELLO
 
     def facts(self) -> dict[str, ModelFacts | None]:
         return {"target": FACTS, "draft": None}
 
     def kernel_maps(self) -> KernelMap:
-        if Double.trouble is not None:
-            raise Double.trouble
-        return Double.map
-
-    def close(self) -> None:
-        Double.closed += 1
+        self.measuring()
+        return self.map
 
 
 @pytest.fixture(autouse=True)
 def double(monkeypatch: pytest.MonkeyPatch) -> type[Double]:
-    monkeypatch.setattr(session, "BenchSession", Double)
-    monkeypatch.setattr(Double, "map", GEMMA)
-    monkeypatch.setattr(Double, "trouble", None)
-    monkeypatch.setattr(Double, "closed", 0)
-    return Double
+    return put(Double, monkeypatch, map=GEMMA)
 
 
 def shown(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
@@ -197,11 +177,9 @@ def test_trouble_is_told_without_a_traceback(
 def test_causes_are_those_of_the_backend_in_use() -> None:
     gpu = {"name": "CUDA0", "description": "NVIDIA H200", "type": "gpu"}
     hello = {**HELLO, "devices": [gpu, *HELLO["devices"]]}
-    assert {one.backend for one in kernels.causes_in(hello, {"Q4_K": 1})(9)} == {"cuda"}
-    assert {one.backend for one in kernels.causes_in(hello, {"Q4_K": 1}, gpu_layers=0)(8)} == {"cpu"}
-    assert {one.backend for one in kernels.causes_in({**hello, "gpu_offload": False}, {"Q4_K": 1})(8)} == {
-        "cpu"
-    }
+    assert {one.backend for one in causes_in(hello, {"Q4_K": 1})(9)} == {"cuda"}
+    assert {one.backend for one in causes_in(hello, {"Q4_K": 1}, gpu_layers=0)(8)} == {"cpu"}
+    assert {one.backend for one in causes_in({**hello, "gpu_offload": False}, {"Q4_K": 1})(8)} == {"cpu"}
 
 
 def test_arguments_have_the_plugins_help() -> None:

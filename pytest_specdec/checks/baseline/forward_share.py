@@ -9,8 +9,8 @@ from pytest_specdec.checks.accounts import STAGES
 from pytest_specdec.checks.baseline.limits import ALLOWED
 from pytest_specdec.checks.baseline.limits import exceeded
 from pytest_specdec.checks.baseline.limits import not_measured
+from pytest_specdec.checks.baseline.limits import reason
 from pytest_specdec.checks.conditions import ALPHA
-from pytest_specdec.checks.remedies import ACCEPT
 from pytest_specdec.checks.remedies import RECORD
 from pytest_specdec.measurements import Timeline
 from pytest_specdec.reports import text
@@ -41,15 +41,16 @@ def compare_forward_shares(
         f"with speculation off, {live.forward_share:.1%} of the request time is decode forwards, was "
         f"{stored.forward_share:.1%}"
     )
-    beyond = f"{told}, less by more than {allowance.told(tolerance)}"
-    if doubt is Outcome.FAIL:
-        because = f"{beyond} beyond doubt; {_stage_that_grew(live, stored)}; {ACCEPT}"
-    elif doubt is Outcome.INCONCLUSIVE:
-        because = f"{beyond}, but {why}"
-    elif gain is Outcome.FAIL:
-        because = f"better: {told}; {ACCEPT}"
-    else:
-        because = f"{told}, no less by more than {allowance.told(tolerance)}"
+    allowed = allowance.told(tolerance)
+    because = reason(
+        doubt,
+        why,
+        gain is Outcome.FAIL,
+        told=told,
+        beyond=f"less by more than {allowed}",
+        blame=f"; {_stage_that_grew(live, stored)}",
+        fine=f"no less by more than {allowed}",
+    )
     rows = [[prompt, f"{one:.1%}", f"{old:.1%}"] for prompt, one, old in zip(shares, now, then, strict=True)]
     return Verdict(
         outcome=doubt,

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from pytest_specdec.checks.remedies import ACCEPT
 from pytest_specdec.reports import text
 from pytest_specdec.theory.stats import hodges_lehmann
 from pytest_specdec.theory.stats import pairs_needed
@@ -67,6 +68,19 @@ ALLOWED: Final[Mapping[str, Allowance]] = {
 def not_measured(metric: str, limit: str, because: str) -> Verdict:
     """Return the verdict on what can't be compared."""
     return Verdict(Outcome.NOT_MEASURED, metric, None, None, None, limit, because)
+
+
+def reason(doubt: Outcome, why: str, better: bool, *, told: str, beyond: str, blame: str, fine: str) -> str:
+    """Say what became of a metric, `doubt` and `why` being the answer of `exceeded`.
+
+    `told` is what it was and is; `beyond`, what it did too much where it is worse; `blame`, what moved;
+    `fine`, what it did not do.
+    """
+    if doubt is Outcome.FAIL:
+        return f"{told}, {beyond} beyond doubt{blame}; {ACCEPT}"
+    if doubt is Outcome.INCONCLUSIVE:
+        return f"{told}, {beyond}, but {why}"
+    return f"better: {told}; {ACCEPT}" if better else f"{told}, {fine}"
 
 
 def exceeded(excess: ArrayLike, alpha: float) -> tuple[Outcome, str]:

@@ -9,8 +9,8 @@ import numpy as np
 from pytest_specdec.checks.baseline.limits import ALLOWED
 from pytest_specdec.checks.baseline.limits import exceeded
 from pytest_specdec.checks.baseline.limits import not_measured
+from pytest_specdec.checks.baseline.limits import reason
 from pytest_specdec.checks.conditions import ALPHA
-from pytest_specdec.checks.remedies import ACCEPT
 from pytest_specdec.checks.remedies import RECORD
 from pytest_specdec.measurements import Speculation
 from pytest_specdec.measurements import SpeculativeRun
@@ -54,15 +54,16 @@ def compare_overheads(
         f"a round (k = {live.k}, {live.method}) takes {text.number(value)} ms beside drafting and verifying, "
         f"took {text.number(baseline)}"
     )
-    beyond = f"{told}, more by more than {allowance.told(tolerance)}"
-    if doubt is Outcome.FAIL:
-        because = f"{beyond} beyond doubt: choosing tokens, rollback, waits or Python got dearer; {ACCEPT}"
-    elif doubt is Outcome.INCONCLUSIVE:
-        because = f"{beyond}, but {why}"
-    elif gain is Outcome.FAIL:
-        because = f"better: {told}; {ACCEPT}"
-    else:
-        because = f"{told}, no more by more than {allowance.told(tolerance)}"
+    allowed = allowance.told(tolerance)
+    because = reason(
+        doubt,
+        why,
+        gain is Outcome.FAIL,
+        told=told,
+        beyond=f"more by more than {allowed}",
+        blame=": choosing tokens, rollback, waits or Python got dearer",
+        fine=f"no more by more than {allowed}",
+    )
     rows = [
         [prompt, str(len(run.drafted)), *map(text.number, values)]
         for (prompt, run), *values in zip(runs.items(), now, then, most, strict=True)

@@ -185,22 +185,9 @@ class Session:
             self._evidence[key] = exact.Evidence(self._context(context), tokens, n_predict)
         return self._evidence[key].compare(self._source(source), k)
 
-    def kernel_map(
-        self,
-        *,
-        context: int,
-        tokens: list[int],
-        sizes: list[int],
-        depth: int,
-        followers: list[list[int]],
-        repeat: bool,
-        remainder: list[dict[str, Any]],
-        fresh: bool,
-    ) -> dict[str, Any]:
+    def kernel_map(self, *, context: int, **asked: Any) -> dict[str, Any]:
         """The bits of every row in batches of other sizes."""
-        return kernels.kernel_map(
-            self._context(context), tokens, sizes, depth, followers, repeat, remainder, fresh
-        )
+        return kernels.kernel_map(self._context(context), **asked)
 
     def behind(
         self, *, context: int, tokens: list[int], depth: int, pairs: list[list[int]], fresh: bool
