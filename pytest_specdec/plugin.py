@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
+from pytest_specdec import configuration
 from pytest_specdec import limits
-from pytest_specdec import settings
 from pytest_specdec.fixtures import specdec as specdec
 from pytest_specdec.fixtures import specdec_factory as specdec_factory
 from pytest_specdec.fixtures import specdec_machine as specdec_machine
@@ -24,14 +24,14 @@ DRY: Final = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fix
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare options and ini keys."""
-    settings.add_options(parser)
+    configuration.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks, settle the settings."""
     for line in limits.help_lines():
         config.addinivalue_line("markers", line)
-    run = Run(config, settings.resolve(config))
+    run = Run(config, configuration.resolve(config))
     config.stash[RUN] = run
     config.pluginmanager.register(Ending(run), "specdec-ending")
 

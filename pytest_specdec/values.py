@@ -155,11 +155,16 @@ class Whole(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Number(Kind):
-    """A finite number strictly between bounds; with `optional`, None means none."""
+    """A finite number strictly between `above` and `below`, or from `least` to `most`.
 
-    above: float
+    With `optional`, None means none.
+    """
+
+    above: float = -math.inf
     below: float = math.inf
     optional: bool = False
+    least: float = -math.inf
+    most: float = math.inf
 
     ini = "float"
     metavar = "NUMBER"
@@ -173,10 +178,18 @@ class Number(Kind):
         number = float(value)
         if not math.isfinite(number):
             raise ValueError(f"must be a finite number, not {number}")
-        if not self.above < number < self.below:
-            bound = f"above {self.above:g}" + (f" and below {self.below:g}" if self.below < math.inf else "")
-            raise ValueError(f"must be {bound}, not {number:g}")
+        if not (self.above < number < self.below and self.least <= number <= self.most):
+            raise ValueError(f"must be {self._bounds()}, not {number:g}")
         return number
+
+    def _bounds(self) -> str:
+        told = (
+            ("above", self.above),
+            ("at least", self.least),
+            ("below", self.below),
+            ("at most", self.most),
+        )
+        return " and ".join(f"{word} {bound:g}" for word, bound in told if math.isfinite(bound))
 
     def read(self, text: str) -> float | None:
         """Read a decimal number."""

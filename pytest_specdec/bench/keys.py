@@ -21,6 +21,11 @@ CONTEXT = (
     "type_v",
     "use_extra_bufts",
 )
+# What the proposals of a source without a model depend on.
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "ngram": ("ngram_max", "ngram_min"),
+    "oracle": ("oracle_alpha", "oracle_ms", "seed"),
+}
 
 
 def method(settings: Settings) -> str:
@@ -44,8 +49,9 @@ def canonical(kind: str, settings: Settings, *, prompts: PromptSet, rows: str = 
         values.update(n_predict=settings.n_predict, prompts=prompts.digest)
         if kind not in ("decode", "noise"):
             values.update(k=settings.k, method=method(settings))
-    if values.get("method") == "ngram":
-        values["ngram_max"] = settings.ngram_max
+    own = SOURCES.get(values.get("method", ""))
+    if own is not None:
+        values.update({name: getattr(settings, name) for name in own})
         if kind == "draft_cost":
             values.update(n_predict=settings.n_predict, prompts=prompts.digest, k=settings.k)
     return dict(sorted(values.items()))

@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.rig import Loaded
+from pytest_specdec.bench.sources import Sources
 from pytest_specdec.measurements import DecodeRun
 from pytest_specdec.measurements import DraftCost
 from pytest_specdec.measurements import Generation
@@ -55,12 +56,11 @@ class Pair:
             )
         text = text_tokens(self.prompts, 64)
         rig.prove_rollback(self.target, text, self.model.name)
-        self.source: dict[str, Any] = {"method": bench.method, "longest": settings.ngram_max}
+        self._sources = Sources(bench, self.target, self.draft)
         if self.draft is not None:
             assert draft is not None
             rig.check_vocabularies(self.target, self.draft)
             rig.prove_rollback(self.draft, text, draft.name)
-            self.source = {"method": "two-model", "context": self.draft.handle}
 
     def plain(self, tokens: list[int], n_predict: int) -> dict[str, Any]:
         """Plain decoding of one prompt."""
@@ -68,8 +68,9 @@ class Pair:
 
     def speculative(self, tokens: list[int], n_predict: int, k: int, op: str = "speculate") -> dict[str, Any]:
         """Speculative decoding of one prompt."""
+        source = self._sources.of(tokens, k)
         return self.engine.request(
-            op, context=self.target.handle, tokens=tokens, n_predict=n_predict, k=k, source=self.source
+            op, context=self.target.handle, tokens=tokens, n_predict=n_predict, k=k, source=source
         )
 
 

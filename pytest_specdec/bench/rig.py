@@ -106,6 +106,8 @@ class Rig:
         self._compatible: set[tuple[int, int]] = set()
         self._removing: dict[tuple[Any, ...], Rollback] = {}
         self._facts: dict[Path, ModelFacts] = {}
+        # Texts that the target is known to say, for the oracle.
+        self.texts: dict[tuple[Any, ...], list[int]] = {}
 
     def hello(self) -> dict[str, Any]:
         """The worker's hello, asked once.

@@ -122,7 +122,7 @@ class Bench:
 
     @property
     def method(self) -> str:
-        """The draft source: two-model or ngram."""
+        """The draft source: two-model, ngram or oracle."""
         return keys.method(self.settings)
 
     @property

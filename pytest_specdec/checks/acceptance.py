@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_specdec.reports import text
+from pytest_specdec.reports.misses import miss_lines
 from pytest_specdec.theory.acceptance import Acceptance
 from pytest_specdec.verdict import Outcome
 from pytest_specdec.verdict import Verdict
@@ -185,6 +186,8 @@ def _section(run: SpeculativeRun, seen: Acceptance) -> str:
         f"per-token acceptance of the i.i.d. model: {_nan(seen.alpha)}; "
         f"the rate on other prompts like these: {text.interval(low, high)} (95 %, by prompt)"
     )
+    if misses := miss_lines(run):
+        lines += ["", *misses]
     return "\n".join(lines)
 
 

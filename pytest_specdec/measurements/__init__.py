@@ -24,6 +24,7 @@ from pytest_specdec.measurements.exactness import Parting
 from pytest_specdec.measurements.exactness import TokenMargin
 from pytest_specdec.measurements.generation import DecodeRun
 from pytest_specdec.measurements.generation import Generation
+from pytest_specdec.measurements.generation import Miss
 from pytest_specdec.measurements.generation import PublishedAcceptance
 from pytest_specdec.measurements.generation import PublishedSpeed
 from pytest_specdec.measurements.generation import Speculation
@@ -58,6 +59,7 @@ __all__ = [
     "LedgerRun",
     "Measurement",
     "MemoryUse",
+    "Miss",
     "NoiseRun",
     "Parting",
     "ProbeResult",

@@ -41,6 +41,19 @@ class Generation(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Miss(Record):
+    """A drafted token that the target rejected: the round, and how far it was from being right.
+
+    ``rank`` is the token's place in the target's order (2: it came next to the chosen one), ``gap`` its
+    log-probability under the chosen token's, in nats.
+    """
+
+    round: int
+    rank: int
+    gap: float
+
+
+@dataclass(frozen=True, slots=True)
 class Speculation(Record):
     """Speculative greedy decoding of one prompt, round by round.
 
@@ -48,7 +61,7 @@ class Speculation(Record):
     proposing, ``verify_ms[r]`` on the target's forward pass. ``cut`` is set when the last round ended early
     (end of generation or token limit) without a rejection. ``decode_ms`` counts from the end of the
     target's prefill, the draft's prefill (``draft_prefill_ms``) included; ``forward_ms`` is the part of it
-    spent inside llama.cpp.
+    spent inside llama.cpp. ``misses`` has the rejected token of every round that rejected one.
     """
 
     prompt: str
@@ -64,6 +77,7 @@ class Speculation(Record):
     decode_ms: float
     forward_ms: float
     stop: str
+    misses: tuple[Miss, ...] | None = field(default=None, metadata=RARE)
 
     @property
     def tokens_per_s(self) -> float:

@@ -234,6 +234,8 @@ def _measurement_faults(measurement: Document) -> Iterator[str]:
                 yield f"prompt {_short(run['prompt'])} has columns of different length"
             if any(a > d for a, d in zip(run["accepted"], run["drafted"], strict=False)):
                 yield f"prompt {_short(run['prompt'])} has more tokens accepted than drafted"
+            if any(one["round"] >= len(run["drafted"]) for one in run.get("misses", ())):
+                yield f"prompt {_short(run['prompt'])} has a rejection in a round that it doesn't have"
     if "published" in measurement and (measurement.get("speculations") or measurement.get("pairs")):
         yield "published totals beside measured runs"
     for one in (

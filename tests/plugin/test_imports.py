@@ -13,6 +13,7 @@ from .project import Project
 HEAVY = {"numpy", "pandas", "jsonschema", "llama_cpp", "gguf", "scipy", "matplotlib", "jinja2"}
 OURS = {
     "pytest_specdec",
+    "pytest_specdec.configuration",
     "pytest_specdec.fixtures",
     "pytest_specdec.limits",
     "pytest_specdec.marks",

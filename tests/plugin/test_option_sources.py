@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from pytest_specdec.configuration import resolve
 from pytest_specdec.limits import stack
 from pytest_specdec.settings import OPTIONS
 from pytest_specdec.settings import Settings
-from pytest_specdec.settings import resolve
 
 from .project import Project
 
@@ -40,6 +40,9 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
     "blocks": ("9", "10", "11", "12"),
     "calls": ("4", "5", "6", "7"),
     "ngram_max": ("4", "5", "6", "7"),
+    "ngram_min": ("2", "3", "4", "5"),
+    "oracle_alpha": ("0", "1", "0.5", "0.25"),
+    "oracle_ms": ("0.5", "1", "2", "3"),
     "seed": ("1", "2", "3", "4294967295"),
     "python": ("python3.11", "python3.12", "python3.13", "python3.11"),
     "env": ("A=1 'B=2 3'", "C=1", "D=1=2", "A=1 'B=2 3'"),

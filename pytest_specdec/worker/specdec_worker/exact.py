@@ -16,8 +16,9 @@ from specdec_worker.clean import Rows
 from specdec_worker.clean import content_dependent
 from specdec_worker.clean import distance
 from specdec_worker.clean import first_difference
-from specdec_worker.drafts import Padded
-from specdec_worker.drafts import Scripted
+from specdec_worker.drafts.scripted import Padded
+from specdec_worker.drafts.scripted import Scripted
+from specdec_worker.drafts.source import Source
 from specdec_worker.errors import Refused
 from specdec_worker.model import SNAPSHOT
 from specdec_worker.model import Context
@@ -44,7 +45,7 @@ class Evidence:
         self._over_plain = Clean(context, prompt, self._plain, reference)
         self._clean = {tuple(self._plain): self._over_plain}
 
-    def compare(self, source: Any, k: int) -> dict[str, Any]:
+    def compare(self, source: Source, k: int) -> dict[str, Any]:
         """Speculate, and hold the run against what each step that applies to it promises."""
         own = Kept()
         self._context.replayed.clear()
@@ -116,7 +117,7 @@ class Evidence:
         room = self._context.n_ctx - len(self._prompt) - width + 1
         return min(self._n_predict, len(self._plain), INVARIANT, room)
 
-    def _compare_drafts(self, source: Any, width: int, partings: list[dict[str, Any]]) -> int:
+    def _compare_drafts(self, source: Source, width: int, partings: list[dict[str, Any]]) -> int:
         """Runs of ``width`` tokens a pass with four kinds of drafts, against clean passes and each other.
 
         Clean passes over plain decoding's text tell the bits up to and with the first token that passes of

@@ -8,6 +8,7 @@ from typing import Callable
 from typing import Optional
 
 from specdec_worker.binding import lib
+from specdec_worker.drafts.source import Source
 from specdec_worker.errors import Refused
 from specdec_worker.model import SEQUENCE
 from specdec_worker.model import Context
@@ -22,9 +23,9 @@ class Stages:
     The parts add up to the wall time: what no pass, choice, rollback or wait accounts for is the host's.
     """
 
-    def __init__(self, context: Context, draft: Optional[Context] = None) -> None:
+    def __init__(self, context: Context, source: Optional[Source] = None) -> None:
         self._context = context
-        self._draft = draft
+        self._source = source
         self._start = time.perf_counter()
         self._before = self._read()
         self.prefill_ms = 0.0
@@ -32,10 +33,11 @@ class Stages:
         self.wait_ms = 0.0
 
     def _read(self) -> tuple[float, float, float, float]:
-        target, draft = self._context, self._draft
+        target, source = self._context, self._source
+        draft = source.context if source else None
         return (
             target.forward_ms,
-            draft.forward_ms if draft else 0.0,
+            source.forward_ms if source else 0.0,
             target.sampling_ms + (draft.sampling_ms if draft else 0.0),
             target.rollback_ms + (draft.rollback_ms if draft else 0.0),
         )
@@ -117,7 +119,7 @@ def plain(context: Context, prompt: list[int], n_predict: int, record: Recorder 
 
 def speculate(
     context: Context,
-    source: Any,
+    source: Source,
     prompt: list[int],
     k: int,
     n_predict: int,
@@ -133,7 +135,7 @@ def speculate(
     """
     vocab = context.model.vocab
     faults = context.faults
-    stages = Stages(context, source.context)
+    stages = Stages(context, source)
     token, prefill_ms = _begin(context, prompt, record)
     stages.prefilled()
     text = [*prompt, token]
@@ -142,6 +144,7 @@ def speculate(
     accepted: list[int] = []
     draft_ms: list[float] = []
     verify_ms: list[float] = []
+    misses: list[dict[str, Any]] = []
     cut = False
     # What stands in the cache for the last token of the text; another one only where a fault is planted.
     stand_in: Optional[int] = None
@@ -169,6 +172,8 @@ def speculate(
         while right < len(draft) and bonus == draft[right]:
             right += 1
             bonus = context.best(right)
+        if right < len(draft):
+            misses.append(_miss(context, len(drafted), right, draft[right]))
         if right < len(draft) and faults.accept_extra:
             right = min(len(draft), right + faults.accept_extra)
             bonus = context.best(right)
@@ -204,6 +209,7 @@ def speculate(
         "cut": cut,
         "draft_ms": draft_ms,
         "verify_ms": verify_ms,
+        "misses": misses,
         "prefill_ms": prefill_ms,
         "draft_prefill_ms": draft_prefill_ms,
         "decode_ms": (time.perf_counter() - start) * 1000.0,
@@ -213,8 +219,25 @@ def speculate(
     }
 
 
-def _forward_ms(context: Context, source: Any) -> float:
-    return context.forward_ms + (source.context.forward_ms if source.context else 0.0)
+def _forward_ms(context: Context, source: Source) -> float:
+    return context.forward_ms + source.forward_ms
+
+
+def _miss(context: Context, turn: int, row: int, token: int) -> dict[str, Any]:
+    """How far a rejected token was from being right: its rank, and how far its logit lies under the best.
+
+    A difference of logits is one of log-probabilities at temperature 1.
+    """
+    start = time.perf_counter()
+    logits = context.logits(row)
+    own = logits[token]
+    found = {
+        "round": turn,
+        "rank": 1 + int((logits > own).sum()),
+        "gap": float(logits.max() - own),
+    }
+    context.sampling_ms += (time.perf_counter() - start) * 1000.0
+    return found
 
 
 def _take_back(context: Context, kept: int) -> None:

@@ -12,7 +12,8 @@ from specdec_worker import binding
 from specdec_worker import generate
 from specdec_worker import text
 from specdec_worker.binding import lib
-from specdec_worker.drafts import TwoModel
+from specdec_worker.drafts.source import Source
+from specdec_worker.drafts.two_model import TwoModel
 from specdec_worker.errors import Refused
 from specdec_worker.model import SEQUENCE
 from specdec_worker.model import Context
@@ -123,7 +124,7 @@ def _candidates(rows: Any) -> Any:
     return np.argpartition(rows, -count, axis=1)[:, -count:]
 
 
-class Disturbed:
+class Disturbed(Source):
     """A model's own drafts, with one token of every second draft replaced so that it will be rejected.
 
     A model that drafts for itself would never have to roll its cache back otherwise. ``rounds`` has, per
@@ -132,7 +133,7 @@ class Disturbed:
 
     def __init__(self, source: TwoModel) -> None:
         self._source = source
-        self.context = source.context
+        self.context: Context = source.context
         self.rounds: list[tuple[list[int], Optional[int]]] = []
 
     def begin(self, prompt: list[int]) -> None:
@@ -307,25 +308,17 @@ class Ending:
         return self._other if token in self._ends else token
 
 
-class Script:
+class Script(Source):
     """Drafts that are written beforehand: what stands at the place behind the text so far."""
-
-    context = None
 
     def __init__(self, prompt: int, tokens: list[int]) -> None:
         self._first = prompt
         self._tokens = tokens
 
-    def begin(self, prompt: list[int]) -> None:
-        """Nothing to do."""
-
     def propose(self, tokens: list[int], k: int) -> list[int]:
         """At most k tokens after ``tokens``."""
         place = len(tokens) - self._first
         return self._tokens[place : place + k]
-
-    def settle(self, kept: int) -> None:
-        """Nothing to take back."""
 
 
 def end_in_draft(context: Context, prompt: list[int], k: int) -> dict[str, Any]:

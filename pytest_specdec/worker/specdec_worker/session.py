@@ -18,8 +18,8 @@ from specdec_worker import passes
 from specdec_worker import probes
 from specdec_worker import text
 from specdec_worker.binding import lib
-from specdec_worker.drafts import Ngram
-from specdec_worker.drafts import TwoModel
+from specdec_worker.drafts import source_of
+from specdec_worker.drafts.source import Source
 from specdec_worker.errors import Refused
 from specdec_worker.model import Context
 from specdec_worker.model import Model
@@ -164,26 +164,37 @@ class Session:
         self, *, context: int, prompt: list[int], k: int, source: dict[str, Any]
     ) -> dict[str, Any]:
         """Plain and speculative decoding until the context is full."""
-        return probes.fill_context(self._context(context), self._source(source), prompt, k)
+        target = self._context(context)
+        return probes.fill_context(target, self._source(source, target), prompt, k)
 
     def decode(self, *, context: int, tokens: list[int], n_predict: int) -> dict[str, Any]:
         """Plain greedy decoding."""
         return generate.plain(self._context(context), tokens, n_predict)
 
     def speculate(
-        self, *, context: int, tokens: list[int], n_predict: int, k: int, source: dict[str, Any]
+        self,
+        *,
+        context: int,
+        tokens: list[int],
+        n_predict: int,
+        k: int,
+        source: dict[str, Any],
+        fixed: bool = False,
     ) -> dict[str, Any]:
         """Speculative greedy decoding."""
-        return generate.speculate(self._context(context), self._source(source), tokens, k, n_predict)
+        target = self._context(context)
+        drafts = self._source(source, target)
+        return generate.speculate(target, drafts, tokens, k, n_predict, fixed=fixed)
 
     def exact(
         self, *, context: int, tokens: list[int], n_predict: int, k: int, source: dict[str, Any]
     ) -> dict[str, Any]:
         """Speculative against plain decoding, with the evidence for every difference."""
+        target = self._context(context)
         key = (context, tuple(tokens), n_predict)
         if key not in self._evidence:
-            self._evidence[key] = exact.Evidence(self._context(context), tokens, n_predict)
-        return self._evidence[key].compare(self._source(source), k)
+            self._evidence[key] = exact.Evidence(target, tokens, n_predict)
+        return self._evidence[key].compare(self._source(source, target), k)
 
     def kernel_map(self, *, context: int, **asked: Any) -> dict[str, Any]:
         """The bits of every row in batches of other sizes."""
@@ -231,10 +242,8 @@ class Session:
             raise Refused("request", f"no context {handle} is loaded")
         return self._contexts[handle]
 
-    def _source(self, spec: dict[str, Any]) -> Any:
-        if spec["method"] == "ngram":
-            return Ngram(spec["longest"])
-        return TwoModel(self._context(spec["context"]))
+    def _source(self, spec: dict[str, Any], target: Context) -> Source:
+        return source_of(spec, self._context, target.model.n_vocab)
 
 
 def _tokenize(model: Model, prompt: str, template: str) -> dict[str, Any]:

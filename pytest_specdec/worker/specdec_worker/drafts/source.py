@@ -1,0 +1,32 @@
+"""What speculation asks of a source of drafts."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from specdec_worker.model import Context
+
+
+class Source:
+    """Proposes tokens; a subclass says which.
+
+    ``context`` is the cache of a draft model, None without one. ``forward_ms`` adds up the passes spent on
+    drafting so far, in ms.
+    """
+
+    context: Optional[Context] = None
+
+    @property
+    def forward_ms(self) -> float:
+        """Time in passes so far, ms."""
+        return self.context.forward_ms if self.context else 0.0
+
+    def begin(self, prompt: list[int]) -> None:
+        """Start over with a prompt."""
+
+    def propose(self, tokens: list[int], k: int) -> list[int]:
+        """At most k tokens after ``tokens``, the prompt included."""
+        raise NotImplementedError
+
+    def settle(self, kept: int) -> None:
+        """The first ``kept`` tokens of the text, its last one excluded, are what a cache may hold."""

@@ -1,0 +1,106 @@
+"""Where drafts come from: the oracle's known answer, prompt lookup's lengths, how near rejections were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_specdec.bench.errors import BenchError
+from pytest_specdec.bench.session import Bench
+from pytest_specdec.checks.exactness import lossless
+from pytest_specdec.measurements import SpeculativeRun
+from pytest_specdec.theory.acceptance import Acceptance
+from pytest_specdec.verdict import Outcome
+from tests import tiny_models
+
+
+Make = Callable[..., Bench]
+TEXTS = ("the dog bit a man", "a kitten is in the garden", "we dance and they dine", "one two three one two")
+
+
+@pytest.fixture
+def tiny(bench: Make, tmp_path: Path) -> Make:
+    """A bench over a tiny model, one thread, a few prompts."""
+    model = tiny_models.write("llama", tmp_path / "llama.gguf")
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps({"text": text, "template": "raw"}) + "\n" for text in TEXTS))
+
+    def make(**settings: object) -> Bench:
+        base = {"target": str(model), "prompts": str(prompts), "threads": 1, "n_ctx": 1024}
+        return bench(**{**base, "n_predict": 400, "method": "oracle", **settings})
+
+    return make
+
+
+def seen(run: SpeculativeRun) -> Acceptance:
+    """The oracle draws every token on its own: each round is a cluster, and 32 intervals are to hold."""
+    rounds = [
+        (drafted, accepted)
+        for one in run.speculations
+        for drafted, accepted in zip(one.drafted, one.accepted, strict=True)
+        if drafted
+    ]
+    drafted, accepted = zip(*rounds, strict=True)
+    return Acceptance.from_rounds(drafted, accepted, list(range(len(rounds))), confidence=0.999)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.7, 0.9])
+def test_what_is_put_into_the_oracle_comes_out(tiny: Make, alpha: float) -> None:
+    made = tiny(oracle_alpha=alpha)
+    for k in range(1, 9):
+        found = seen(made.speculate(k))
+        low, high = found.interval
+        assert low <= alpha <= high, (k, found.alpha)
+        assert high - low < 0.2
+
+
+def test_an_oracle_that_knows_is_always_right_and_one_that_does_not_never(tiny: Make) -> None:
+    right, wrong = (tiny(oracle_alpha=alpha).speculate(4) for alpha in (1.0, 0.0))
+    assert right.accepted == right.drafted > 0
+    assert wrong.accepted == 0 < wrong.drafted
+    assert [one.tokens for one in right.speculations] == [one.tokens for one in wrong.speculations]
+    assert all(not one.misses for one in right.speculations)
+
+
+def test_the_oracle_takes_the_time_it_is_told_to(tiny: Make) -> None:
+    run = tiny(oracle_ms=2.0, n_predict=60).speculate(3)
+    for one in run.speculations:
+        assert sum(one.draft_ms) >= 2.0 * sum(one.drafted)
+        assert one.forward_ms >= sum(one.draft_ms) * 0.9
+
+
+def test_another_seed_draws_other_drafts(tiny: Make) -> None:
+    first, again, other = (tiny(seed=seed, n_predict=60).speculate(3) for seed in (1, 1, 2))
+    accepted = [[one.accepted for one in run.speculations] for run in (first, again, other)]
+    assert accepted[0] == accepted[1] != accepted[2]
+
+
+def test_the_oracles_text_is_the_targets_own(tiny: Make) -> None:
+    assert lossless(tiny(n_predict=24).exactness(4)).outcome is Outcome.PASS
+
+
+def test_rejections_say_how_near_they_were(tiny: Make) -> None:
+    run = tiny(oracle_alpha=0.5, n_predict=100).speculate(3)
+    for one in run.speculations:
+        rejecting = [r for r in range(len(one.drafted)) if one.accepted[r] < one.drafted[r]]
+        assert one.misses is not None
+        told = [miss.round for miss in one.misses]
+        # The end of the text cuts a draft short without a rejection.
+        assert set(rejecting) - set(told) <= {len(one.drafted) - 1}
+        assert all(miss.rank >= 2 and miss.gap > 0 for miss in one.misses)
+    assert SpeculativeRun.from_json(run.to_json()) == run
+
+
+def test_prompt_lookup_searches_for_suffixes_of_the_lengths_it_is_told(tiny: Make) -> None:
+    """A longer minimum finds fewer places, and what it finds is what the longest one found before."""
+    drafted = [
+        sum(len([n for n in one.drafted if n]) for one in run.speculations)
+        for run in (tiny(method="ngram", ngram_min=n, ngram_max=3).speculate(3) for n in (1, 2, 3))
+    ]
+    assert drafted[0] >= drafted[1] >= drafted[2]
+    assert drafted[0] > drafted[2]
+    with pytest.raises(BenchError, match="ngram_min = 4 exceeds ngram_max = 3"):
+        tiny(method="ngram", ngram_min=4).speculate(3)
