@@ -30,7 +30,7 @@ def accept_rate(run: SpeculativeRun, *, low: float, high: float = 1.0, limit: st
     """
     limit = limit or f"accept_rate({low:g}, {high:g})"
     metric = f"acceptance k={run.k}"
-    seen = _seen(run)
+    seen = acceptance_of(run)
     if run.published is not None:
         rate = run.published.rate
         counts = f"(published without counts, k = {run.k}, {run.method})"
@@ -65,7 +65,7 @@ def accept_length(run: SpeculativeRun, *, low: float, limit: str = "") -> Verdic
     """Hold tokens per round, bonus included, over all prompts, against a lower limit."""
     limit = limit or f"accept_length({low:g})"
     metric = f"tokens/round k={run.k}"
-    seen = _seen(run)
+    seen = acceptance_of(run)
     if run.published is not None:
         known = run.published.tokens_per_round
         if known is None:
@@ -104,7 +104,7 @@ def accept_at(run: SpeculativeRun, *, position: int, low: float, limit: str = ""
     if run.published is not None:
         because = f"published without its rounds (k = {run.k}, {run.method}): nothing is known of positions"
         return Verdict(Outcome.NOT_MEASURED, metric, None, None, None, limit, because)
-    seen = _seen(run)
+    seen = acceptance_of(run)
     if seen is None or not seen.drafted:
         return _nothing_drafted(run, metric, limit)
     if position > len(seen.positions) or not seen.position_rounds[position - 1]:
@@ -118,7 +118,8 @@ def accept_at(run: SpeculativeRun, *, position: int, low: float, limit: str = ""
     return Verdict(outcome, metric, share, None, None, limit, because, _section(run, seen))
 
 
-def _seen(run: SpeculativeRun) -> Acceptance | None:
+def acceptance_of(run: SpeculativeRun) -> Acceptance | None:
+    """Return what a run's rounds say of acceptance; None without rounds."""
     drafted: list[int] = []
     accepted: list[int] = []
     prompt: list[int | str] = []

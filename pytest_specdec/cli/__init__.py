@@ -22,6 +22,7 @@ COMMANDS = {
     "steps": ("pytest_specdec.cli.steps", "cliffs and drops in a table, a baseline or llama-bench output"),
     "doctor": ("pytest_specdec.cli.doctor", "structural probes of a pair: what breaks speculation, and why"),
     "advise": ("pytest_specdec.cli.advise", "the ledger of speculation, and the draft length to use"),
+    "variants": ("pytest_specdec.cli.variants", "every way to get drafts, side by side on one target"),
     "upgrade": ("pytest_specdec.cli.upgrade", "an old build of llama.cpp and a new one, side by side"),
     "baseline": ("pytest_specdec.cli.baseline", "list, show, compare, accept and prune baselines"),
     "history": ("pytest_specdec.cli.history", "figures of green runs over time, and what changed"),

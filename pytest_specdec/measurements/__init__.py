@@ -39,6 +39,7 @@ from pytest_specdec.measurements.record import Measurement
 from pytest_specdec.measurements.record import Record
 from pytest_specdec.measurements.structure import ProbeResult
 from pytest_specdec.measurements.structure import Structure
+from pytest_specdec.measurements.variants import Variant
 
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "TextDifference",
     "Timeline",
     "TokenMargin",
+    "Variant",
     "VerifyCurve",
     "from_json",
     "worst",

@@ -63,6 +63,8 @@ class Acceptance:
     """Item i - 1: share of the rounds in `position_rounds` whose first i drafts were all accepted."""
     position_rounds: tuple[int, ...]
     """Item i - 1: rounds that drafted position i and were not cut before it."""
+    position_intervals: tuple[tuple[float, float], ...]
+    """Item i - 1: interval of `positions`, clustered by prompt."""
     conditionals: tuple[float, ...]
     """Item i - 1: the same share among the rounds in `conditional_rounds`."""
     conditional_rounds: tuple[int, ...]
@@ -130,6 +132,10 @@ class Acceptance:
         reached = [rows & (taken >= i - 1) for i, rows in zip(numbers, offered, strict=True)]
         kept = [int((taken >= i).sum()) for i in numbers]
         position_rounds = tuple(int(rows.sum()) for rows in offered)
+        by_position = [
+            estimate(((taken >= i) & rows).astype(np.int64), rows.astype(np.int64), 1.0, _wilson)
+            for i, rows in zip(numbers, offered, strict=True)
+        ]
         conditional_rounds = tuple(int(rows.sum()) for rows in reached)
         return cls(
             rounds=len(taken),
@@ -150,6 +156,7 @@ class Acceptance:
             leave_one_out=alpha.shift,
             positions=tuple(_share(top, bottom) for top, bottom in zip(kept, position_rounds, strict=True)),
             position_rounds=position_rounds,
+            position_intervals=tuple(one.interval for one in by_position),
             conditionals=tuple(
                 _share(top, bottom) for top, bottom in zip(kept, conditional_rounds, strict=True)
             ),
@@ -160,7 +167,10 @@ class Acceptance:
         """Return builtin types only; what is undefined (nan) becomes None."""
         result: dict[str, Any] = {}
         for key, value in asdict(self).items():
-            result[key] = [_defined(item) for item in value] if isinstance(value, tuple) else _defined(value)
+            if isinstance(value, tuple):
+                result[key] = [list(item) if isinstance(item, tuple) else _defined(item) for item in value]
+            else:
+                result[key] = _defined(value)
         return result
 
 

@@ -11,6 +11,7 @@ import pytest
 from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.session import Bench
 from pytest_specdec.checks.exactness import lossless
+from pytest_specdec.cli import main
 from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.theory.acceptance import Acceptance
 from pytest_specdec.verdict import Outcome
@@ -22,11 +23,20 @@ TEXTS = ("the dog bit a man", "a kitten is in the garden", "we dance and they di
 
 
 @pytest.fixture
-def tiny(bench: Make, tmp_path: Path) -> Make:
+def model(tmp_path: Path) -> Path:
+    return tiny_models.write("llama", tmp_path / "llama.gguf")
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps({"text": text, "template": "raw"}) + "\n" for text in TEXTS))
+    return path
+
+
+@pytest.fixture
+def tiny(bench: Make, model: Path, prompts: Path) -> Make:
     """A bench over a tiny model, one thread, a few prompts."""
-    model = tiny_models.write("llama", tmp_path / "llama.gguf")
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"text": text, "template": "raw"}) + "\n" for text in TEXTS))
 
     def make(**settings: object) -> Bench:
         base = {"target": str(model), "prompts": str(prompts), "threads": 1, "n_ctx": 1024}
@@ -104,3 +114,36 @@ def test_prompt_lookup_searches_for_suffixes_of_the_lengths_it_is_told(tiny: Mak
     assert drafted[0] > drafted[2]
     with pytest.raises(BenchError, match="ngram_min = 4 exceeds ngram_max = 3"):
         tiny(method="ngram", ngram_min=4).speculate(3)
+
+
+def test_variants_are_told_side_by_side(
+    tmp_path: Path, model: Path, prompts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draft = tiny_models.write("llama", tmp_path / "draft.gguf", noise=0.05)
+    arguments = [
+        *("variants", "--target", str(model), "--draft", str(draft), "--oracle", "--oracle-alpha", "1"),
+        *("--prompts", str(prompts), "--threads", "1", "--n-predict", "12", "--n-ctx", "512"),
+    ]
+    assert main([*arguments, "--json"]) == 0
+    found = {one["method"]: one for one in json.loads(capsys.readouterr().out)["variants"]}
+    assert set(found) == {"ngram", "two-model", "oracle"}
+    for one in found.values():
+        account = one["account"]
+        assert one["lossless"] == "pass"
+        assert account["free"] >= account["predicted"] > 0
+        assert account["measured"]["low"] <= account["measured"]["value"]
+        assert one["memory"]["peak"] > 0
+    assert found["oracle"]["account"]["acceptance"]["alpha"] == 1
+    assert found["oracle"]["account"]["acceptance"]["position_intervals"][0][1] == 1
+    # A draft of the target's size costs what the target does; looking something up next to nothing.
+    assert found["two-model"]["account"]["c"] > 0.5 > found["oracle"]["account"]["c"]
+    assert main([*arguments, "--no-lossless"]) == 0
+    told = capsys.readouterr().out
+    assert "accepted by position: 1: " in told
+    assert "breaks on: " in told
+    assert "not measured" in told
+
+
+def test_variants_without_a_target_say_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["variants"]) == 3
+    assert "--target is missing" in capsys.readouterr().err

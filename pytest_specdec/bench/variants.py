@@ -1,0 +1,69 @@
+"""Draft sources side by side: each measured by a worker of its own, so that memory is its own too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_specdec.bench.accounts import mean_depth
+from pytest_specdec.bench.errors import BenchError
+from pytest_specdec.bench.errors import NotMeasured
+from pytest_specdec.bench.session import BenchSession
+from pytest_specdec.measurements import Exactness
+from pytest_specdec.measurements import Variant
+from pytest_specdec.settings import Settings
+from pytest_specdec.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A variant by its name, and the settings that choose it."""
+
+    name: str
+    changes: Mapping[str, Any]
+
+
+def measure(
+    settings: Settings,
+    asked: Asked,
+    lossless: Callable[[Exactness], Verdict] | None,
+    progress: Callable[[str], None] | None = None,
+) -> Variant:
+    """Measure one variant: acceptance, T(N) where it was verified, speed, memory and exactness.
+
+    ``lossless`` judges exactness; without it, that is left out.
+
+    Raises:
+        BenchError: the prompts end before a round of speculation, or what a bench raises.
+    """
+    settings = settings.merged(**asked.changes)
+    session = BenchSession(settings, progress=progress)
+    try:
+        bench = session.bench(settings)
+        run = bench.speculate()
+        widths = sorted({1} | {n + 1 for one in run.speculations for n in one.drafted})
+        if not run.rounds:
+            raise BenchError("the prompts end before a round of speculation: choose longer ones (--prompts)")
+        depth = mean_depth(run.speculations)
+        at_depth = bench.with_settings(depth=depth, sizes=",".join(map(str, widths)))
+        speed = bench.speed()
+        try:
+            memory = bench.memory()
+        except NotMeasured:
+            memory = None
+        verdict = None if lossless is None else lossless(bench.exactness())
+        return Variant(
+            name=asked.name,
+            method=bench.method,
+            k=settings.k,
+            run=run,
+            curve=at_depth.verify_curve(),
+            speed=speed,
+            memory=memory,
+            lossless="not measured" if verdict is None else verdict.outcome.value,
+            lossless_because="" if verdict is None else verdict.because,
+        )
+    finally:
+        session.close()

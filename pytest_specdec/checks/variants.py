@@ -1,0 +1,43 @@
+"""What a variant of drafting costs, brings and should bring by the ledger."""
+
+from __future__ import annotations
+
+from statistics import mean
+from statistics import median
+
+from pytest_specdec.checks.acceptance import acceptance_of
+from pytest_specdec.checks.speed import speedup
+from pytest_specdec.measurements import Variant
+from pytest_specdec.reports.variants import Account
+from pytest_specdec.theory.ledger import free_draft
+
+
+def account(variant: Variant) -> Account:
+    """Do the arithmetic of one variant.
+
+    predicted = tokens per round x T(1) / (drafting per round + mean T(N)).
+    """
+    run = variant.run
+    times = variant.curve.medians_ms()
+    widths = [drafted + 1 for one in run.speculations for drafted in one.drafted]
+    drafting = [ms for one in run.speculations for ms in one.draft_ms]
+    drafted = run.drafted
+    per_token = (
+        median(sum(one.draft_ms) / sum(one.drafted) for one in run.speculations if sum(one.drafted))
+        if drafted
+        else None
+    )
+    plain_ms, verify_ms = times[1], mean(times[n] for n in widths)
+    timed = speedup(variant.speed)
+    produced = run.tokens_per_round or 1.0
+    predicted = produced * plain_ms / (mean(drafting) + verify_ms)
+    return Account(
+        acceptance=acceptance_of(run),
+        draft_ms=per_token,
+        c=None if per_token is None else per_token / plain_ms,
+        plain_ms=plain_ms,
+        verify_ms=verify_ms,
+        predicted=predicted,
+        free=free_draft(verify_ms, produced, plain_ms).speedup,
+        measured=None if timed is None else (timed.value, timed.low, timed.high),
+    )
