@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pytest_specdec.engine.process import ProcessEngine
 from pytest_specdec.engine.protocol import WorkerUnavailable
 from pytest_specdec.models.cache import cache_dir
 from pytest_specdec.models.derive import FTYPES
+from pytest_specdec.models.derive import layerskipped
 from pytest_specdec.models.derive import requantized
 from pytest_specdec.models.describe import ModelFacts
 from pytest_specdec.models.describe import describe
@@ -23,6 +25,7 @@ from pytest_specdec.models.errors import ModelNotFound
 from pytest_specdec.models.find import ModelRef
 from pytest_specdec.models.find import parse
 from pytest_specdec.models.find import resolve
+from pytest_specdec.models.layers import write_layers
 from pytest_specdec.settings import Settings
 
 
@@ -153,7 +156,15 @@ class Rig:
                 threads=settings.n_threads,
             )
 
-        return requantized(self.target(settings), spec.argument, quantize, cache_dir())
+        def write(source: Path, destination: Path, kept: Sequence[int]) -> None:
+            self._progress(f"writing {len(kept)} blocks of {source.name}")
+            write_layers(source, destination, kept)
+
+        target = self.target(settings)
+        if spec.scheme == "layerskip":
+            blocks = self._described(target).layers
+            return layerskipped(target, spec.argument, blocks, write, cache_dir())
+        return requantized(target, spec.argument, quantize, cache_dir())
 
     def facts(self, settings: Settings, *, draft: bool) -> dict[str, ModelFacts | None]:
         """What the files say of themselves; the draft's only where one is in use."""

@@ -1,19 +1,26 @@
-"""Draft models made from the target: a requantised copy, built once and kept in the cache directory."""
+"""Draft models made from the target: requantised, or with fewer blocks; built once and kept in the cache."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import hashlib
 import json
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_specdec.models.cache import replacing
 from pytest_specdec.models.cache import sha256_of
 from pytest_specdec.models.errors import ModelError
 from pytest_specdec.models.find import ModelRef
+from pytest_specdec.models.layers import canonical
+from pytest_specdec.models.layers import kept_blocks
 
+
+# File names end at 255 bytes, with the hash and a temporary's own ending in them.
+_LONGEST_STEM = 120
 
 # llama.h, enum llama_ftype; without the types that need an importance matrix.
 FTYPES: Mapping[str, int] = {
@@ -64,18 +71,56 @@ def requantized(
     when no GGUF was written.
     """
     ftype = ftype_name(ftype)
+
+    def build(temporary: Path) -> None:
+        quantize(target.path, temporary, ftype)
+
+    return _derived(target, f"requantize:{ftype}", ftype, f"requantising {target.path} to {ftype}", build, cache)
+
+
+def layerskipped(
+    target: ModelRef,
+    argument: str,
+    blocks: int | None,
+    write: Callable[[Path, Path, Sequence[int]], None],
+    cache: Path,
+) -> ModelRef:
+    """Return the target with some of its `blocks` left out, built on the first call.
+
+    `argument` is that of `layerskip:`; the file lies in `cache` under the target's SHA-256 and the blocks, so
+    two spellings of one choice share it. `write(source, destination, kept)` writes it; what that raises passes
+    through, and leaves no file. Raises `ModelError` for an argument that doesn't fit the blocks, a target that
+    doesn't say how many it has, an unreadable target, an unwritable cache, or when no GGUF was written.
+    """
+    if blocks is None:
+        raise ModelError(f"{target.path} doesn't say how many blocks it has; choose another draft")
+    kept = kept_blocks(argument, blocks)
+    one = canonical(kept, blocks)
+    stem = f"layers-{one.replace('=', '-')}"
+    if len(stem) > _LONGEST_STEM:
+        stem = f"layers-{hashlib.sha256(one.encode()).hexdigest()[:16]}"
+
+    def build(temporary: Path) -> None:
+        write(target.path, temporary, kept)
+
+    return _derived(target, f"layerskip:{one}", stem, f"leaving blocks out of {target.path}", build, cache)
+
+
+def _derived(
+    target: ModelRef, name: str, stem: str, doing: str, build: Callable[[Path], None], cache: Path
+) -> ModelRef:
     origin = target.sha256 or sha256_of(target.path, cache)
-    path = cache / "derived" / f"{origin[:16]}-{ftype}.gguf"
+    path = cache / "derived" / f"{origin[:16]}-{stem}.gguf"
     # The full hash of the target, and that of what was built: a file of the right name proves neither.
     receipt = path.with_suffix(".json")
     built = _receipt(receipt, origin)
     if built is None or not path.is_file() or sha256_of(path, cache) != built:
-        _build(target, path, ftype, quantize)
+        _build(path, doing, build)
         built = sha256_of(path, cache, fresh=True)
         # Without a receipt it is built again next time: dear, but right.
         with contextlib.suppress(OSError), replacing(receipt) as temporary:
             temporary.write_text(json.dumps({"target": origin, "sha256": built}), encoding="utf-8")
-    return ModelRef(f"requantize:{ftype}", path, built)
+    return ModelRef(name, path, built)
 
 
 def _receipt(path: Path, origin: str) -> str | None:
@@ -89,7 +134,7 @@ def _receipt(path: Path, origin: str) -> str | None:
     return built if isinstance(built, str) else None
 
 
-def _build(target: ModelRef, path: Path, ftype: str, quantize: Callable[[Path, Path, str], None]) -> None:
+def _build(path: Path, doing: str, build: Callable[[Path], None]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -98,9 +143,9 @@ def _build(target: ModelRef, path: Path, ftype: str, quantize: Callable[[Path, P
             f"set SPECDEC_CACHE to another directory"
         ) from error
     with replacing(path) as temporary:
-        quantize(target.path, temporary, ftype)
+        build(temporary)
         if not _is_gguf(temporary):
-            raise ModelError(f"requantising {target.path} to {ftype} wrote no GGUF file; is the target one?")
+            raise ModelError(f"{doing} wrote no GGUF file; is the target one?")
 
 
 def _is_gguf(path: Path) -> bool:

@@ -91,11 +91,20 @@ def describe(path: Path, *, cache: Path | None = None) -> ModelFacts:
     The hash is remembered in `cache` (default: `cache_dir()`). Raises `ModelNotFound` for a missing file
     and `ModelError` for one that is no complete model, or without the `gguf` package.
     """
+    reader = open_gguf(path)
+    return _facts(path, _gguf(path), reader, sha256_of(path, cache or cache_dir()))
+
+
+def open_gguf(path: Path) -> Any:
+    """Open a GGUF file with the `gguf` package's reader, arrays of metadata by their lengths only.
+
+    Raises `ModelNotFound` for a missing file and `ModelError` for one that is no complete model of this byte
+    order, or without the `gguf` package.
+    """
     _check(path)
-    gguf = _gguf(path)
-    reader = _read(path, gguf)
+    reader = _read(path, _gguf(path))
     _refuse(path, reader)
-    return _facts(path, gguf, reader, sha256_of(path, cache or cache_dir()))
+    return reader
 
 
 def _check(path: Path) -> None:

@@ -86,7 +86,10 @@ PACKAGES: Mapping[str, Package] = {
 }
 
 # Scheme -> how to write it. Derived models are drafts made from the target.
-SCHEMES: Mapping[str, str] = {"requantize": "requantize:TYPE (for example requantize:Q2_K)"}
+SCHEMES: Mapping[str, str] = {
+    "requantize": "requantize:TYPE (for example requantize:Q2_K)",
+    "layerskip": "layerskip:COUNT (keep the first blocks) or layerskip:skip=5,9,11 (leave these out)",
+}
 
 # Two letters at least: one letter is a Windows drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_+.-]+):(.*)", re.DOTALL)

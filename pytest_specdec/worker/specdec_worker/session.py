@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from typing import Callable
 
+from specdec_worker import agreement
 from specdec_worker import binding
 from specdec_worker import exact
 from specdec_worker import faults
@@ -60,6 +61,7 @@ class Session:
             "kernel_map": self.kernel_map,
             "behind": self.behind,
             "forced": self.forced,
+            "agreement": self.agreement,
             "quantize": self.quantize,
             "memory": self.memory,
             "spent": self.spent,
@@ -211,6 +213,10 @@ class Session:
     ) -> dict[str, Any]:
         """Logits of a given text, by one-token passes."""
         return forced.forced(self._context(context), tokens, text, candidates)
+
+    def agreement(self, *, context: int, tokens: list[int], text: list[int]) -> dict[str, Any]:
+        """The token that the model would have chosen at every place of a given text."""
+        return agreement.agreement(self._context(context), tokens, text)
 
     def quantize(self, *, source: str, target: str, ftype: int, threads: int) -> dict[str, Any]:
         """Write a requantised copy."""
