@@ -51,7 +51,9 @@ class Settings:
     )
     draft: str | None = field(
         default=None,
-        metadata=_run(File(optional=True), "draft model: a path, a name, requantize:TYPE or layerskip:BLOCKS"),
+        metadata=_run(
+            File(optional=True), "draft model: a path, a name, requantize:TYPE or layerskip:BLOCKS"
+        ),
     )
     method: str = field(
         default="auto",

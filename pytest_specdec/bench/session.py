@@ -16,6 +16,7 @@ from pytest_specdec.bench import curve
 from pytest_specdec.bench import exactness
 from pytest_specdec.bench import kernels
 from pytest_specdec.bench import keys
+from pytest_specdec.bench import layers
 from pytest_specdec.bench import noise
 from pytest_specdec.bench import probes
 from pytest_specdec.bench import procedures
@@ -241,6 +242,10 @@ class Bench:
         """Time per drafted token against time per plain token."""
         values = self._canonical("draft_cost", self.settings)
         return self._once("draft_cost", values, DraftCost, lambda: procedures.draft_cost(self))
+
+    def search_layers(self, count: int, budget_s: float = 600.0) -> layers.Search:
+        """Which ``count`` blocks the target does best without, tried for so many seconds; not kept."""
+        return layers.search(self, count, budget_s)
 
     def timeline(self, k: int | None = None) -> Timeline:
         """Where the wall time of each prompt's request goes, speculation off and on."""

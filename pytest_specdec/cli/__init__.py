@@ -21,6 +21,10 @@ COMMANDS = {
     "kernels": ("pytest_specdec.cli.kernels", "batch sizes at which the kernel path changes, told by bits"),
     "steps": ("pytest_specdec.cli.steps", "cliffs and drops in a table, a baseline or llama-bench output"),
     "doctor": ("pytest_specdec.cli.doctor", "structural probes of a pair: what breaks speculation, and why"),
+    "layerskip": (
+        "pytest_specdec.cli.layerskip",
+        "a draft of some of the target's blocks, given or searched for",
+    ),
     "advise": ("pytest_specdec.cli.advise", "the ledger of speculation, and the draft length to use"),
     "variants": ("pytest_specdec.cli.variants", "every way to get drafts, side by side on one target"),
     "upgrade": ("pytest_specdec.cli.upgrade", "an old build of llama.cpp and a new one, side by side"),

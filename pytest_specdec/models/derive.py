@@ -75,7 +75,9 @@ def requantized(
     def build(temporary: Path) -> None:
         quantize(target.path, temporary, ftype)
 
-    return _derived(target, f"requantize:{ftype}", ftype, f"requantising {target.path} to {ftype}", build, cache)
+    return _derived(
+        target, f"requantize:{ftype}", ftype, f"requantising {target.path} to {ftype}", build, cache
+    )
 
 
 def layerskipped(
@@ -88,9 +90,10 @@ def layerskipped(
     """Return the target with some of its `blocks` left out, built on the first call.
 
     `argument` is that of `layerskip:`; the file lies in `cache` under the target's SHA-256 and the blocks, so
-    two spellings of one choice share it. `write(source, destination, kept)` writes it; what that raises passes
-    through, and leaves no file. Raises `ModelError` for an argument that doesn't fit the blocks, a target that
-    doesn't say how many it has, an unreadable target, an unwritable cache, or when no GGUF was written.
+    two spellings of one choice share it. `write(source, destination, kept)` writes it; what that raises
+    passes through, and leaves no file. Raises `ModelError` for an argument that doesn't fit the blocks, a
+    target that doesn't say how many it has, an unreadable target, an unwritable cache, or when no GGUF was
+    written.
     """
     if blocks is None:
         raise ModelError(f"{target.path} doesn't say how many blocks it has; choose another draft")

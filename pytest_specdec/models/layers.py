@@ -78,7 +78,9 @@ def kept_blocks(argument: str, count: int) -> tuple[int, ...]:
         )
     if not argument.startswith("skip="):
         if not 1 <= numbers[0] <= count:
-            raise ModelError(f"the target has {count} blocks: keep 1 to {count} of them, not {numbers[0]} {how}")
+            raise ModelError(
+                f"the target has {count} blocks: keep 1 to {count} of them, not {numbers[0]} {how}"
+            )
         return tuple(range(numbers[0]))
     return without(numbers, count)
 
@@ -92,9 +94,8 @@ def without(skipped: Sequence[int], count: int) -> tuple[int, ...]:
         raise ModelError(f"no blocks to skip; name at least one of 0 to {count - 1}")
     outside = [one for one in skipped if not 0 <= one < count]
     if outside:
-        raise ModelError(
-            f"the target has {count} blocks: skip some of 0 to {count - 1}, not {', '.join(map(str, outside))}"
-        )
+        wrong = ", ".join(map(str, outside))
+        raise ModelError(f"the target has {count} blocks: skip some of 0 to {count - 1}, not {wrong}")
     twice = sorted({one for one in skipped if list(skipped).count(one) > 1})
     if twice:
         raise ModelError(f"block {', '.join(map(str, twice))} is named twice; name each block to skip once")
@@ -140,8 +141,8 @@ def weights(path: Path) -> Weights:
 def write_layers(source: Path, destination: Path, kept: Sequence[int]) -> None:
     """Write a GGUF with the blocks `kept` (0-based, ascending) of another one.
 
-    Metadata and tensors are copied byte for byte, but for the number of blocks, arrays with one entry a block,
-    scalars that count blocks from either end, and `general.name`. `destination` is written in place.
+    Metadata and tensors are copied byte for byte, but for the number of blocks, arrays with one entry a
+    block, scalars that count blocks from either end, and `general.name`. `destination` is written in place.
     Raises `ModelError` for a choice that isn't one, a file in several parts, without blocks, or with tensors
     that serve all blocks at once, and when the destination can't be written.
     """
@@ -189,8 +190,8 @@ class _Source:
         found = {int(match[1]) for tensor in self.reader.tensors if (match := _BLOCK.fullmatch(tensor.name))}
         if not found or count is None:
             raise ModelError(
-                f"{path} ({self.architecture}) has no tensors of numbered blocks (blk.0...) or doesn't say how "
-                "many blocks there are: none can be left out; choose another draft"
+                f"{path} ({self.architecture}) has no tensors of numbered blocks (blk.0...) or doesn't say "
+                "how many blocks there are: none can be left out; choose another draft"
             )
         if max(found) >= count:
             raise ModelError(
@@ -214,8 +215,8 @@ class _Source:
         for tensor in self.reader.tensors:
             if tensor.name.startswith(_FOR_ALL_BLOCKS) and len(kept) < self.count:
                 raise ModelError(
-                    f"{self.path}: the tensor {tensor.name} serves all blocks at once, so none can be left out; "
-                    "choose another draft"
+                    f"{self.path}: the tensor {tensor.name} serves all blocks at once, so none can be left "
+                    "out; choose another draft"
                 )
 
     def raw(self, start: int, stop: int) -> memoryview:
