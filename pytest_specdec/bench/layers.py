@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-import time
 from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from pytest_specdec.bench.errors import BenchError
@@ -48,7 +49,7 @@ class Search:
 
     `chosen` has the steps in their order, with agreements on the text that was searched on. `held_out`,
     `first` and `itself` are on the other text: the copy found, the copy that keeps as many blocks from the
-    first one on, and the target itself, which is below 1 only where batches and single tokens differ.
+    first one on (None where that doesn't load), and the target itself, which is below 1 only where batches and single tokens differ.
     The last round tried `tried` of its `candidates`; `copies` were written in all, in `seconds` with text.
     """
 
@@ -56,7 +57,7 @@ class Search:
     wanted: int
     chosen: tuple[Step, ...]
     held_out: float
-    first: float
+    first: float | None
     itself: float
     searched_tokens: int
     held_out_tokens: int
@@ -82,6 +83,10 @@ class Search:
         return without(self.skipped, self.blocks)
 
 
+class _NotLoaded(Exception):
+    """llama.cpp makes no model of a copy: it expects other tensors at some block's new index."""
+
+
 class _Copies:
     """Copies of the target, each on disk and loaded only while it is asked."""
 
@@ -96,7 +101,12 @@ class _Copies:
         try:
             write_layers(self._model.path, path, kept)
             copy = ModelRef(f"{len(kept)} blocks of {self._model.name}", path)
-            loaded = rig.context(copy, self._bench.settings, ROLE)
+            try:
+                loaded = rig.context(copy, self._bench.settings, ROLE)
+            except RequestRefused as refused:
+                if refused.code != "load":
+                    raise
+                raise _NotLoaded(refused.message) from None
             try:
                 return agreement(rig.engine.request, loaded.handle, pieces, beat)
             finally:
@@ -151,7 +161,7 @@ def search(bench: Bench, wanted: int, budget_s: float) -> Search:
     one before. Copies that llama.cpp doesn't load don't take part.
     Raises `BenchError` for a `wanted` that leaves no block, when no copy loads, or when not one was tried.
     """
-    started = time.monotonic()
+    started = monotonic()
     facts = bench.facts()["target"]
     blocks = (facts.layers if facts else None) or 0
     if not 1 <= wanted < blocks:
@@ -176,7 +186,7 @@ def search(bench: Bench, wanted: int, budget_s: float) -> Search:
             trouble = (
                 f"the budget of {budget_s:g} s was over before one was tried; raise it, or lower n_predict"
             )
-            while tried < candidates and time.monotonic() - started < budget_s:
+            while tried < candidates and monotonic() - started < budget_s:
                 best = max(found.items(), key=lambda item: item[1], default=None)
                 so_far = f"; best so far {best[0]}: {best[1]:.2f}" if best else ""
                 bench.session.progress(
@@ -186,10 +196,8 @@ def search(bench: Bench, wanted: int, budget_s: float) -> Search:
                 kept = without([*(step.block for step in chosen), block], blocks)
                 try:
                     found[block] = copies.agreement(kept, searched, best[1] if best else -1.0)
-                except RequestRefused as refused:
-                    if refused.code != "load":
-                        raise
-                    trouble = refused.message
+                except _NotLoaded as error:
+                    trouble = str(error)
                 tried += 1
             if not found and not (chosen and tried < candidates):
                 raise BenchError(
@@ -202,7 +210,9 @@ def search(bench: Bench, wanted: int, budget_s: float) -> Search:
         bench.session.progress("agreement on the text held out")
         kept = without([step.block for step in chosen], blocks)
         ours = copies.agreement(kept, held_out)
-        first = copies.agreement(range(len(kept)), held_out)
+        first = None
+        with contextlib.suppress(_NotLoaded):
+            first = copies.agreement(range(len(kept)), held_out)
     return Search(
         blocks=blocks,
         wanted=wanted,
@@ -214,7 +224,7 @@ def search(bench: Bench, wanted: int, budget_s: float) -> Search:
         held_out_tokens=sum(len(piece.text) for piece in held_out),
         how_held_out=how,
         copies=copies.made,
-        seconds=time.monotonic() - started,
+        seconds=monotonic() - started,
         tried=tried,
         candidates=candidates,
     )

@@ -191,13 +191,13 @@ def _found_lines(found: Found) -> list[str]:
         f"agreement with the target's own greedy text on {search.held_out_tokens} tokens held out "
         f"({search.how_held_out}):",
         f"  {search.held_out:.2f}  without blocks {ranges(search.skipped)}",
-        f"  {search.first:.2f}  keeping the first {count}, without {ranges(range(count, search.blocks))}",
+        f"  {'   -' if search.first is None else f'{search.first:.2f}'}  keeping the first {count}, without {ranges(range(count, search.blocks))}",
         f"  {search.itself:.2f}  the target in the same batches",
         f"{search.copies} copies in {search.seconds:.0f} s",
         f"draft cost c = {found.cost:.2f}: median one-token pass, copy ÷ target, measured",
         f"computed, not measured: with weights and cache shared with the target, c ≈ {found.share:.2f} = "
-        f"bytes of ({count} blocks + output head) ÷ ({search.blocks} blocks + output head), and neither the copy's "
-        "memory nor its prefill",
+        f"bytes of ({count} blocks + output head) ÷ ({search.blocks} blocks + output head), and neither "
+        "the copy's memory nor its prefill",
     ]
 
 
