@@ -49,7 +49,8 @@ class Search:
 
     `chosen` has the steps in their order, with agreements on the text that was searched on. `held_out`,
     `first` and `itself` are on the other text: the copy found, the copy that keeps as many blocks from the
-    first one on (None where that doesn't load), and the target itself, which is below 1 only where batches and single tokens differ.
+    first one on (None where that doesn't load), and the target itself, below 1 only where batches and single
+    tokens differ.
     The last round tried `tried` of its `candidates`; `copies` were written in all, in `seconds` with text.
     """
 

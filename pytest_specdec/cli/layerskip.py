@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from dataclasses import dataclass
@@ -140,6 +141,7 @@ def _search(
     settings: Settings, count: int, budget_s: float, target: Path, progress: Callable[[str], None] | None
 ) -> Found:
     from pytest_specdec.bench.session import BenchSession
+    from pytest_specdec.theory.stats import hodges_lehmann
 
     session = BenchSession(settings, progress=progress)
     try:
@@ -149,7 +151,8 @@ def _search(
         cost = bench.with_settings(draft=draft, method="two-model").draft_cost()
     finally:
         session.close()
-    return Found(search, _median(cost.draft_ms) / _median(cost.target_ms), weights(target).share(search.kept))
+    c = math.exp(hodges_lehmann(cost.log_ratios()))
+    return Found(search, c, weights(target).share(search.kept))
 
 
 def _write(source: Path, path: Path, kept: tuple[int, ...]) -> None:
@@ -184,6 +187,7 @@ def _found_lines(found: Found) -> list[str]:
             f"ended by the budget: {len(search.chosen)} of {search.wanted} blocks; the last round had tried "
             f"{search.tried} of {search.candidates}"
         ]
+    first = "   -" if search.first is None else f"{search.first:.2f}"
     steps = ", ".join(f"{step.block} ({step.agreement:.2f})" for step in search.chosen)
     return [
         f"left out one by one, with the agreement on {search.searched_tokens} tokens: {steps}",
@@ -191,13 +195,13 @@ def _found_lines(found: Found) -> list[str]:
         f"agreement with the target's own greedy text on {search.held_out_tokens} tokens held out "
         f"({search.how_held_out}):",
         f"  {search.held_out:.2f}  without blocks {ranges(search.skipped)}",
-        f"  {'   -' if search.first is None else f'{search.first:.2f}'}  keeping the first {count}, without {ranges(range(count, search.blocks))}",
+        f"  {first}  keeping the first {count}, without {ranges(range(count, search.blocks))}",
         f"  {search.itself:.2f}  the target in the same batches",
         f"{search.copies} copies in {search.seconds:.0f} s",
-        f"draft cost c = {found.cost:.2f}: median one-token pass, copy ÷ target, measured",
-        f"computed, not measured: with weights and cache shared with the target, c ≈ {found.share:.2f} = "
-        f"bytes of ({count} blocks + output head) ÷ ({search.blocks} blocks + output head), and neither "
-        "the copy's memory nor its prefill",
+        f"draft cost c = {found.cost:.2f}: one-token passes, copy ÷ target, measured in turn",
+        "computed, not measured: with weights and cache shared with the target, "
+        f"c ≈ {found.share:.2f} = bytes of ({count} blocks + output head) ÷ ({search.blocks} blocks + output "
+        "head), and neither the copy's memory nor its prefill",
     ]
 
 
@@ -223,12 +227,6 @@ def to_json(result: Result) -> dict[str, Any]:
         data["draft_cost"] = result.found.cost
         data["draft_cost_if_shared"] = {"computed": result.found.share, "measured": None}
     return data
-
-
-def _median(values: tuple[float, ...]) -> float:
-    from statistics import median
-
-    return median(values)
 
 
 def _count(given: str) -> int:
