@@ -100,6 +100,8 @@ def without_rights(path: Path) -> Iterator[None]:
         ("smollm2-135m", ModelSpec("package", "smollm2-135m", "", "smollm2-135m")),
         ("gemma-3-270m", ModelSpec("package", "gemma-3-270m", "", "gemma-3-270m")),
         ("requantize:Q2_K", ModelSpec("derived", "requantize:Q2_K", "requantize", "Q2_K")),
+        ("layerskip:12", ModelSpec("derived", "layerskip:12", "layerskip", "12")),
+        ("layerskip:skip=5,9", ModelSpec("derived", "layerskip:skip=5,9", "layerskip", "skip=5,9")),
         ("a.gguf", ModelSpec("path", "a.gguf", "", "a.gguf")),
         ("./smollm2-135m", ModelSpec("path", "./smollm2-135m", "", "./smollm2-135m")),
         ("./requantize:Q2_K", ModelSpec("path", "./requantize:Q2_K", "", "./requantize:Q2_K")),
