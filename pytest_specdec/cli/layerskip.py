@@ -132,7 +132,7 @@ def make(arguments: argparse.Namespace, progress: Callable[[str], None] | None =
     if arguments.output is None:
         path = layerskipped(target, argument, blocks, write_layers, cache_dir()).path
     else:
-        path = Path(arguments.output).expanduser().absolute()
+        path = Path(arguments.output).expanduser()
         _write(target.path, path, kept)
     return Result(arguments.model, path, path.stat().st_size, kept, blocks, found)
 
