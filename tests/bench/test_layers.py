@@ -34,7 +34,7 @@ class Rig:
         self.engine = SimpleNamespace(request=self.request)
         self.refused = refused
         self.loaded: list[tuple[int, ...]] = []
-        self.asked: list[tuple[tuple[int, ...], int]] = []
+        self.asked: list[tuple[tuple[int, ...], list[int]]] = []
 
     def context(self, model: ModelRef, settings: object, role: str) -> SimpleNamespace:
         kept = tuple(map(int, model.path.read_text().split()))
@@ -50,7 +50,7 @@ class Rig:
     def request(self, op: str, *, context: int, tokens: list[int], text: list[int]) -> dict[str, list[int]]:
         assert op == "agreement"
         gone = self.loaded[context - 1] if context else ()
-        self.asked.append((gone, len(text)))
+        self.asked.append((gone, tokens))
         wrong = min(sum(HARM[one] for one in gone) + 10 * ({2, 4} <= set(gone)), len(text))
         return {"best": [-1] * wrong + text[wrong:]}
 
@@ -90,6 +90,10 @@ def test_greedy_one_block_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     # From the middle outwards, then the best of the round before first.
     assert rig.loaded[:6] == [(2,), (3,), (1,), (4,), (0,), (5,)]
     assert rig.loaded[6] == (2, 4)
+    # The target on what is held out, the rounds on the rest, then the two copies on what is held out.
+    assert rig.asked[0] == ((), [1])
+    assert [prompt for _, prompt in rig.asked[1:-2]] == [[0]] * 11
+    assert rig.asked[-2:] == [((3, 4), [1]), ((4, 5), [1])]
 
 
 def test_the_budget_ends_it_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
