@@ -20,6 +20,7 @@ from pytest_specdec.run import Run
 if TYPE_CHECKING:
     from pytest_specdec.bench.session import Bench
     from pytest_specdec.measurements import DecodeRun
+    from pytest_specdec.measurements import Distribution
     from pytest_specdec.measurements import DraftCost
     from pytest_specdec.measurements import Exactness
     from pytest_specdec.measurements import KernelMap
@@ -73,6 +74,14 @@ class BoundBench:
     def sweep(self, ks: Iterable[int]) -> dict[int, SpeculativeRun]:
         """Decode every prompt with each draft length."""
         return self._measure("sweep", lambda bench: bench.sweep(ks))
+
+    def sweep_over(self, name: str, values: Iterable[Any]) -> dict[Any, SpeculativeRun]:
+        """One run per value of a setting, such as temperature, top_p or repeat_penalty."""
+        return self._measure("sweep", lambda bench: bench.sweep_over(name, values))
+
+    def distribution(self, draws: int = 20_000, k: int | None = None) -> Distribution:
+        """Texts of n_predict tokens drawn by speculation behind the first prompt, and their exact odds."""
+        return self._measure("distribution", lambda bench: bench.distribution(draws, k))
 
     def speed(self, k: int | None = None, until: Callable[[SpeedRun], bool] | None = None) -> SpeedRun:
         """Time plain and speculative decoding in pairs, up to the first look at which `until` holds."""

@@ -123,8 +123,24 @@ class Settings:
     oracle_ms: float = field(
         default=0.0, metadata=_run(Number(least=0), "ms that the oracle takes for a drafted token")
     )
+    temperature: float = field(
+        default=0.0, metadata=_run(Number(least=0), "temperature of sampling; 0: greedy decoding")
+    )
+    top_k: int = field(default=0, metadata=_run(Whole(0), "likeliest tokens that are sampled from; 0: all"))
+    top_p: float = field(
+        default=1.0,
+        metadata=_run(Number(above=0, most=1), "share of the probability that is sampled from"),
+    )
+    min_p: float = field(
+        default=0.0,
+        metadata=_run(Number(least=0, most=1), "least probability sampled, as a share of the likeliest"),
+    )
+    repeat_penalty: float = field(
+        default=1.0, metadata=_run(Number(above=0), "repetition penalty over the last 64 tokens; 1: none")
+    )
     seed: int = field(
-        default=0, metadata=_run(Whole(0, 2**32 - 1), "seed of the measuring order and of the oracle")
+        default=0,
+        metadata=_run(Whole(0, 2**32 - 1), "seed of the measuring order, of sampling and of the oracle"),
     )
 
     python: str | None = field(
@@ -220,6 +236,11 @@ class Settings:
     def n_threads(self) -> int:
         """Threads of the CPU backend, 0 resolved to the cores this process may use."""
         return self.threads or usable_cores()
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are chosen otherwise than greedily by the target's own logits."""
+        return self.temperature > 0 or self.repeat_penalty != 1.0
 
     def merged(self, /, **changes: Any) -> Settings:
         """Return these settings with the keys of one or more `specdec(...)` marks replaced.

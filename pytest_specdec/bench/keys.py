@@ -21,6 +21,9 @@ CONTEXT = (
     "type_v",
     "use_extra_bufts",
 )
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed")
+# Kinds that no text is generated for.
+NOT_OF_TEXT = ("verify_curve", "kernel_map")
 # What the proposals of a source without a model depend on.
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "ngram": ("ngram_max", "ngram_min"),
@@ -49,6 +52,8 @@ def canonical(kind: str, settings: Settings, *, prompts: PromptSet, rows: str = 
         values.update(n_predict=settings.n_predict, prompts=prompts.digest)
         if kind not in ("decode", "noise"):
             values.update(k=settings.k, method=method(settings))
+    if settings.samples and kind not in NOT_OF_TEXT:
+        values.update({name: getattr(settings, name) for name in SAMPLING})
     own = SOURCES.get(values.get("method", ""))
     if own is not None:
         values.update({name: getattr(settings, name) for name in own})

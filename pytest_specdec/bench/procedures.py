@@ -56,7 +56,7 @@ class Pair:
             )
         text = text_tokens(self.prompts, 64)
         rig.prove_rollback(self.target, text, self.model.name)
-        self._sources = Sources(bench, self.target, self.draft)
+        self.sources = Sources(bench, self.target, self.draft)
         if self.draft is not None:
             assert draft is not None
             rig.check_vocabularies(self.target, self.draft)
@@ -64,13 +64,28 @@ class Pair:
 
     def plain(self, tokens: list[int], n_predict: int) -> dict[str, Any]:
         """Plain decoding of one prompt."""
-        return self.engine.request("decode", context=self.target.handle, tokens=tokens, n_predict=n_predict)
-
-    def speculative(self, tokens: list[int], n_predict: int, k: int, op: str = "speculate") -> dict[str, Any]:
-        """Speculative decoding of one prompt."""
-        source = self._sources.of(tokens, k)
         return self.engine.request(
-            op, context=self.target.handle, tokens=tokens, n_predict=n_predict, k=k, source=source
+            "decode",
+            context=self.target.handle,
+            tokens=tokens,
+            n_predict=n_predict,
+            sampling=self.sources.sampling,
+        )
+
+    def speculative(self, tokens: list[int], n_predict: int, k: int) -> dict[str, Any]:
+        """Speculative decoding of one prompt."""
+        return self.asked("speculate", tokens, n_predict, k, sampling=self.sources.sampling)
+
+    def asked(self, op: str, tokens: list[int], n_predict: int, k: int, **more: Any) -> dict[str, Any]:
+        """Another request that speculates on one prompt."""
+        return self.engine.request(
+            op,
+            context=self.target.handle,
+            tokens=tokens,
+            n_predict=n_predict,
+            k=k,
+            source=self.sources.of(tokens, k),
+            **more,
         )
 
 

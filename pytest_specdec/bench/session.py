@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from pytest_specdec.bench import accounts
 from pytest_specdec.bench import curve
+from pytest_specdec.bench import distribution
 from pytest_specdec.bench import exactness
 from pytest_specdec.bench import kernels
 from pytest_specdec.bench import keys
@@ -29,6 +30,7 @@ from pytest_specdec.bench.rig import Rig
 from pytest_specdec.bench.rig import short_name
 from pytest_specdec.engine.replay import Replay
 from pytest_specdec.measurements import DecodeRun
+from pytest_specdec.measurements import Distribution
 from pytest_specdec.measurements import DraftCost
 from pytest_specdec.measurements import Exactness
 from pytest_specdec.measurements import KernelMap
@@ -190,6 +192,18 @@ class Bench:
     def sweep(self, ks: Iterable[int]) -> dict[int, SpeculativeRun]:
         """One run per draft length."""
         return {k: self.speculate(k) for k in ks}
+
+    def sweep_over(self, name: str, values: Iterable[Any]) -> dict[Any, SpeculativeRun]:
+        """One run per value of a setting, such as temperature, top_p or repeat_penalty.
+
+        Raises:
+            ValueError: there is no such setting, or a value doesn't fit.
+        """
+        return {value: self.with_settings(**{name: value}).speculate() for value in values}
+
+    def distribution(self, draws: int = 20_000, k: int | None = None) -> Distribution:
+        """Texts of n_predict tokens drawn by speculation behind the first prompt, and their exact odds."""
+        return distribution.distribution(self._with_k(k), draws)
 
     def speed(
         self,

@@ -27,9 +27,23 @@ class Sources:
                 f"ngram_min = {settings.ngram_min} exceeds ngram_max = {settings.ngram_max}: prompt lookup "
                 "has no length left to search for"
             )
+        if settings.samples and bench.method == "oracle":
+            raise BenchError(
+                "the oracle knows what greedy decoding says: leave temperature and repeat_penalty as they "
+                "are, or choose another method"
+            )
         self._bench = bench
         self._target = target
         self._draft = draft
+
+    @property
+    def sampling(self) -> dict[str, Any] | None:
+        """How tokens are drawn, as the worker takes it; None for greedy decoding."""
+        settings = self._bench.settings
+        if not settings.samples:
+            return None
+        names = ("temperature", "top_k", "top_p", "min_p", "seed")
+        return {**{name: getattr(settings, name) for name in names}, "penalty": settings.repeat_penalty}
 
     def of(self, tokens: list[int], k: int) -> dict[str, Any]:
         """The source as the worker takes it, for a prompt and a draft length."""

@@ -37,6 +37,7 @@ from pytest_specdec.measurements.noise import ArmPair
 from pytest_specdec.measurements.noise import NoiseRun
 from pytest_specdec.measurements.record import Measurement
 from pytest_specdec.measurements.record import Record
+from pytest_specdec.measurements.sampling import Distribution
 from pytest_specdec.measurements.structure import ProbeResult
 from pytest_specdec.measurements.structure import Structure
 from pytest_specdec.measurements.variants import Variant
@@ -51,6 +52,7 @@ __all__ = [
     "Comparison",
     "DecodeRun",
     "DepthMap",
+    "Distribution",
     "DraftCost",
     "Environment",
     "Exactness",

@@ -66,7 +66,7 @@ def variant_lines(found: Sequence[tuple[Variant, Account]]) -> list[str]:
     lines = text.table(header, rows, left=(0, 11))
     for variant, account in found:
         lines += ["", f"{variant.name}:", f"  accepted by position: {_positions(account)}"]
-        lines.append(f"  breaks on: {BREAKS.get(variant.method, '-')}")
+        lines.append(f"  breaks on: {BREAKS.get(_source(variant), '-')}")
         # What the oracle drafts wrongly is made up.
         if variant.method != "oracle":
             lines += [f"  {line}" for line in miss_lines(variant.run)]
@@ -92,6 +92,10 @@ def _row(variant: Variant, account: Account) -> list[str]:
         "-" if memory is None else f"{memory.peak / 2**20:.0f} MiB",
         variant.lossless,
     ]
+
+
+def _source(variant: Variant) -> str:
+    return "layerskip" if variant.name.startswith("layerskip:") else variant.method
 
 
 def _positions(account: Account) -> str:

@@ -62,7 +62,7 @@ def test_a_wait_is_a_stage_of_its_own(bench: Callable[..., Bench]) -> None:
 def test_a_ledger_fitted_on_three_draft_lengths_predicts_two_others(
     bench: Callable[..., Bench], pair: dict[str, str], prompts: str
 ) -> None:
-    run = bench(**pair, n_predict=32, prompts=prompts).ledger_run()
+    run = bench(**pair, n_predict=24, prompts=prompts).ledger_run()
     print(ledger_table(ledger_of(run)))
     verdict = ledger_closes(run, within=WITHIN)
     assert verdict.outcome is Outcome.PASS, verdict.long_repr()

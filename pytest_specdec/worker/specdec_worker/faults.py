@@ -36,6 +36,8 @@ class Faults:
     skew: positions by which the host's counter leaves the cache after a rejecting round; llama.cpp refuses.
     draft_rollback_short: as rollback_short, in the draft model's cache: it costs acceptance, no correctness.
 
+    no_ratio: drafts are accepted without the ratio test of rejection sampling.
+
     sleep_forward: seconds slept after each forward pass, as a share of its own time.
     sleep_round_ms: milliseconds slept in each speculative round.
 
@@ -65,6 +67,7 @@ class Faults:
     k_shift: int = 0
     skew: int = 0
     draft_rollback_short: int = 0
+    no_ratio: int = 0
     sleep_forward: float = 0.0
     sleep_round_ms: float = 0.0
     hang: int = 0

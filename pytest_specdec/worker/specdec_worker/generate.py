@@ -1,4 +1,4 @@
-"""Plain and speculative greedy decoding of one prompt."""
+"""Plain and speculative decoding of one prompt."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import time
 from typing import Any
 from typing import Callable
 from typing import Optional
+from typing import Sequence
 
 from specdec_worker.binding import lib
 from specdec_worker.drafts.source import Source
 from specdec_worker.errors import Refused
 from specdec_worker.model import SEQUENCE
 from specdec_worker.model import Context
+from specdec_worker.sampling import Greedy
+from specdec_worker.sampling import Sampler
 
 
 Recorder = Optional[Callable[[Any], None]]
@@ -66,7 +69,7 @@ class Stages:
         return {**parts, "host_ms": wall - sum(parts.values()), "wall_ms": wall}
 
 
-def _begin(context: Context, prompt: list[int], record: Recorder) -> tuple[int, float]:
+def _begin(context: Context, prompt: list[int], record: Recorder, choose: Greedy) -> tuple[int, float]:
     if not prompt:
         raise Refused("request", "the prompt has no tokens")
     if len(prompt) >= context.n_ctx:
@@ -78,33 +81,39 @@ def _begin(context: Context, prompt: list[int], record: Recorder) -> tuple[int, 
     start = time.perf_counter()
     context.prefill(prompt)
     row = (len(prompt) - 1) % context.n_batch
-    token = context.best(row)
+    token = choose.choose(context, row, prompt)
     elapsed = (time.perf_counter() - start) * 1000.0
     if record:
         record(context.logits(row))
     return token, elapsed
 
 
-def plain(context: Context, prompt: list[int], n_predict: int, record: Recorder = None) -> dict[str, Any]:
+def plain(
+    context: Context,
+    prompt: list[int],
+    n_predict: int,
+    record: Recorder = None,
+    choose: Optional[Greedy] = None,
+) -> dict[str, Any]:
     """Decode ``n_predict`` tokens one by one; the first comes from the prefill."""
-    vocab = context.model.vocab
+    choose = choose or Greedy()
     stages = Stages(context)
-    token, prefill_ms = _begin(context, prompt, record)
+    token, prefill_ms = _begin(context, prompt, record, choose)
     stages.prefilled()
     tokens = [token]
     forward = context.forward_ms
     start = time.perf_counter()
-    stop = "eog" if lib.llama_vocab_is_eog(vocab, token) else ""
+    stop = "eog" if ends(context, token) else ""
     while not stop and len(tokens) < n_predict:
         if context.past >= context.n_ctx:
             stop = "context"
             break
         context.decode([token], "all", save=False)
-        token = context.best(0)
+        token = choose.choose(context, 0, [*prompt, *tokens])
         tokens.append(token)
         if record:
             record(context.logits(0))
-        if lib.llama_vocab_is_eog(vocab, token):
+        if ends(context, token):
             stop = "eog"
     return {
         "prompt_tokens": len(prompt),
@@ -126,17 +135,19 @@ def speculate(
     record: Recorder = None,
     *,
     fixed: bool = False,
+    choose: Optional[Greedy] = None,
 ) -> dict[str, Any]:
     """Draft at most k, verify k + 1 rows in one pass, keep the longest right prefix and the bonus token.
 
-    The text is what the target chose at every row that was kept; both caches are rolled back to it.
+    The text is what the target chose at every row that was kept; both caches are rolled back to it. It
+    chooses as ``choose`` does, greedily by default; a source that can draws from odds of its own then.
     ``record`` is called with the logits that decided each token of the text. With ``fixed`` the source is
     asked for k tokens also where fewer are left to generate; what is too much is dropped.
     """
-    vocab = context.model.vocab
+    choose = choose or Greedy()
     faults = context.faults
     stages = Stages(context, source)
-    token, prefill_ms = _begin(context, prompt, record)
+    token, prefill_ms = _begin(context, prompt, record, choose)
     stages.prefilled()
     text = [*prompt, token]
     limit = len(prompt) + n_predict
@@ -148,10 +159,11 @@ def speculate(
     cut = False
     # What stands in the cache for the last token of the text; another one only where a fault is planted.
     stand_in: Optional[int] = None
-    stop = "eog" if lib.llama_vocab_is_eog(vocab, token) else ""
+    stop = "eog" if ends(context, token) else ""
     forward = _forward_ms(context, source)
     start = time.perf_counter()
     if not stop:
+        source.draws_by(choose if isinstance(choose, Sampler) else None)
         source.begin(prompt)
         stages.draft_prefilled()
     draft_prefill_ms = (time.perf_counter() - start) * 1000.0
@@ -167,11 +179,7 @@ def speculate(
         base = context.past
         first = text[-1] if stand_in is None else stand_in
         verify_ms.append(context.decode([first, *draft], "all"))
-        right = 0
-        bonus = context.best(0)
-        while right < len(draft) and bonus == draft[right]:
-            right += 1
-            bonus = context.best(right)
+        right, bonus = _judged(context, choose, text, draft, source.odds)
         if right < len(draft):
             misses.append(_miss(context, len(drafted), right, draft[right]))
         if right < len(draft) and faults.accept_extra:
@@ -187,7 +195,7 @@ def speculate(
             text.append(token)
             if record:
                 record(context.logits(row))
-            if lib.llama_vocab_is_eog(vocab, token):
+            if ends(context, token):
                 stop = "eog"
                 # Drafts behind the end of generation were never judged.
                 cut = row < right
@@ -217,6 +225,24 @@ def speculate(
         "stop": stop or "limit",
         "stages": stages.close(),
     }
+
+
+def ends(context: Context, token: int) -> bool:
+    """Whether a token ends the text."""
+    return bool(lib.llama_vocab_is_eog(context.model.vocab, token))
+
+
+def _judged(
+    context: Context, choose: Greedy, text: list[int], draft: list[int], odds: Sequence[Any]
+) -> tuple[int, int]:
+    """How many drafted tokens are accepted, and the token that follows them."""
+    history = list(text)
+    for row, token in enumerate(draft):
+        other = choose.judge(context, row, history, token, odds[row] if odds else None)
+        if other is not None:
+            return row, other
+        history.append(token)
+    return len(draft), choose.choose(context, len(draft), history)
 
 
 def _forward_ms(context: Context, source: Source) -> float:

@@ -10,6 +10,7 @@ from typing import Callable
 
 from specdec_worker import agreement
 from specdec_worker import binding
+from specdec_worker import draws
 from specdec_worker import exact
 from specdec_worker import faults
 from specdec_worker import forced
@@ -24,6 +25,7 @@ from specdec_worker.drafts.source import Source
 from specdec_worker.errors import Refused
 from specdec_worker.model import Context
 from specdec_worker.model import Model
+from specdec_worker.sampling import chooser
 
 
 class Session:
@@ -57,6 +59,7 @@ class Session:
             "fill_context": self.fill_context,
             "decode": self.decode,
             "speculate": self.speculate,
+            "draws": self.draws,
             "exact": self.exact,
             "kernel_map": self.kernel_map,
             "behind": self.behind,
@@ -169,9 +172,12 @@ class Session:
         target = self._context(context)
         return probes.fill_context(target, self._source(source, target), prompt, k)
 
-    def decode(self, *, context: int, tokens: list[int], n_predict: int) -> dict[str, Any]:
-        """Plain greedy decoding."""
-        return generate.plain(self._context(context), tokens, n_predict)
+    def decode(
+        self, *, context: int, tokens: list[int], n_predict: int, sampling: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Plain decoding."""
+        target = self._context(context)
+        return generate.plain(target, tokens, n_predict, choose=chooser(target, sampling, tokens))
 
     def speculate(
         self,
@@ -182,11 +188,19 @@ class Session:
         k: int,
         source: dict[str, Any],
         fixed: bool = False,
+        sampling: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Speculative greedy decoding."""
+        """Speculative decoding."""
         target = self._context(context)
-        drafts = self._source(source, target)
-        return generate.speculate(target, drafts, tokens, k, n_predict, fixed=fixed)
+        drafts, choose = self._source(source, target), chooser(target, sampling, tokens)
+        return generate.speculate(target, drafts, tokens, k, n_predict, fixed=fixed, choose=choose)
+
+    def draws(
+        self, *, context: int, tokens: list[int], source: dict[str, Any], **asked: Any
+    ) -> dict[str, Any]:
+        """Texts drawn many times, and their exact odds."""
+        target = self._context(context)
+        return draws.drawn(target, self._source(source, target), tokens, **asked)
 
     def exact(
         self, *, context: int, tokens: list[int], n_predict: int, k: int, source: dict[str, Any]

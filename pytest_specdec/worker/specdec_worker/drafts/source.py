@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
 from typing import Optional
+from typing import Sequence
 
 from specdec_worker.model import Context
+from specdec_worker.sampling import Sampler
 
 
 class Source:
     """Proposes tokens; a subclass says which.
 
     ``context`` is the cache of a draft model, None without one. ``forward_ms`` adds up the passes spent on
-    drafting so far, in ms.
+    drafting so far, in ms. ``odds`` has the distribution that each token of the last proposal was drawn from;
+    it is empty where tokens were not drawn.
     """
 
     context: Optional[Context] = None
+    odds: Sequence[Any] = ()
+
+    def draws_by(self, sampler: Optional[Sampler]) -> None:
+        """Draw drafts as the target draws its text, where this source has odds; None: be greedy."""
 
     @property
     def forward_ms(self) -> float:

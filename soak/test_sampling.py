@@ -1,0 +1,38 @@
+"""Twenty thousand draws per source at temperature 1, and the planted bug that must not pass."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_specdec.bench.session import BenchSession
+from pytest_specdec.checks.sampling import same_distribution
+from pytest_specdec.settings import Settings
+from pytest_specdec.verdict import Outcome
+from tests import tiny_models
+from tests.real.test_sampling import TEXT
+
+
+DRAWS = 20_000
+
+
+@pytest.mark.parametrize("fault", ["", "no_ratio=1"])
+@pytest.mark.parametrize("method", ["two-model", "ngram"])
+def test_twenty_thousand_draws(tmp_path: Path, method: str, fault: str) -> None:
+    target = tiny_models.write("llama", tmp_path / "target.gguf")
+    draft = tiny_models.write("llama", tmp_path / "draft.gguf", noise=0.3)
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"text": TEXT, "template": "raw"}) + "\n")
+    env = (("SPECDEC_FAULTS", fault),) if fault else ()
+    session = BenchSession(Settings(env=env, rootdir=tmp_path))
+    try:
+        settings = session.settings.merged(
+            target=str(target), draft=str(draft), method=method, prompts="prompts.jsonl", threads=1, n_ctx=512
+        )
+        settings = settings.merged(temperature=1.0, top_k=2, n_predict=5, k=2)
+        verdict = same_distribution(session.bench(settings).distribution(DRAWS))
+    finally:
+        session.close()
+    print(verdict.because)
+    assert verdict.outcome is (Outcome.FAIL if fault else Outcome.PASS)
