@@ -61,7 +61,10 @@ sd: Any = pytest_specdec
         (lambda: sd.specdec(kk=3), "unknown setting 'kk'; known: target, draft, method, k, "),
         (lambda: sd.specdec(update="all"), "unknown setting 'update'; set it with --specdec-update"),
         (lambda: sd.specdec(k=0), "k must be at least 1, not 0"),
-        (lambda: sd.specdec(method="magic"), "method must be one of auto, two-model, ngram, oracle, not 'magic'"),
+        (
+            lambda: sd.specdec(method="magic"),
+            "method must be one of auto, two-model, ngram, oracle, not 'magic'",
+        ),
         (lambda: sd.specdec(swa_full=0), "swa_full must be True or False, not 0"),
         (lambda: sd.specdec(sizes="4-1"), "sizes must be sizes such as '1-12,16', not '4-1'"),
         (lambda: sd.specdec(sizes="7"), "sizes must name two of sizes at least, not '7'"),

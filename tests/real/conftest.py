@@ -23,6 +23,8 @@ from pytest_specdec.settings import Settings
 
 HERE = Path(__file__).parent
 
+# Tiny models on one thread, counters: two of these files may run at a time.
+SHARING = ("test_deaths.py", "test_drafts.py", "test_sampling.py", "test_structure.py")
 SMOLLM2 = {"target": "smollm2-135m", "draft": "requantize:Q2_K"}
 GEMMA = {"target": "gemma-3-270m"}
 RULES = conditions.RULES
@@ -32,6 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.real)
+            if item.path.name not in SHARING:
+                item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(scope="session")
