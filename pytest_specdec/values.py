@@ -309,13 +309,7 @@ class Sizes(Kind):
 
     def show(self, value: Any) -> str:
         """Write the numbers with ranges."""
-        ranges: list[list[int]] = []
-        for n in value:
-            if ranges and n == ranges[-1][1] + 1:
-                ranges[-1][1] = n
-            else:
-                ranges.append([n, n])
-        return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+        return ranges(value)
 
 
 _LARGEST = 65536
@@ -324,3 +318,14 @@ _RANGE = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?")
 
 def _looks_like_path(text: str) -> bool:
     return "/" in text or os.sep in text or text.endswith((".gguf", ".jsonl"))
+
+
+def ranges(numbers: Iterable[int], separator: str = ",") -> str:
+    """Write numbers with runs of consecutive ones as ranges: "1-12,16"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return separator.join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

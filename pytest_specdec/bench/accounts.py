@@ -78,8 +78,7 @@ def ledger(bench: Bench, fit_on: Sequence[int], held_out: Sequence[int]) -> Ledg
     counted = {k: bench.speculate(k) for k in ks}
     speculations = [s for run in counted.values() for s in run.speculations]
     depth = mean_depth(speculations)
-    widths = {n + 1 for s in speculations for n in s.drafted}
-    sizes = tuple(sorted({1} | widths))
+    sizes = tuple(sorted({1} | widths_of(speculations)))
     if depth + max(sizes) > bench.settings.n_ctx:
         raise BenchError(f"a mean depth of {depth} and N = {max(sizes)} exceed n_ctx: raise n_ctx")
     curve = bench.with_settings(depth=depth, sizes=",".join(map(str, sizes))).verify_curve().medians_ms()
@@ -113,6 +112,11 @@ def _rate(pair: Pair, n_predict: int, k: int) -> float:
     runs = [pair.speculative(tokens, n_predict, k) for _, tokens in pair.prompts]
     ms = sum(run["decode_ms"] - run["draft_prefill_ms"] for run in runs)
     return float(sum(len(run["tokens"]) - 1 for run in runs) / ms * 1000.0) if ms > 0 else 0.0
+
+
+def widths_of(speculations: Iterable[Speculation]) -> set[int]:
+    """Every N that was verified."""
+    return {drafted + 1 for one in speculations for drafted in one.drafted}
 
 
 def mean_depth(speculations: Iterable[Speculation]) -> int:

@@ -114,8 +114,7 @@ def draft_cost_of(method: str, runs: Sequence[dict[str, Any]]) -> DraftCost:
 def _cost(run: dict[str, Any]) -> tuple[float, float] | None:
     """Ms per drafted token, and per plain token's pass; None where one of them has none."""
     generation = Generation.from_json({"prompt": run["prompt"], **run["plain"]})
-    speculation = speculation_of(run)
-    if not sum(speculation.drafted) or len(generation.tokens) < 2 or not generation.forward_ms:
+    drafted = speculation_of(run).drafted_token_ms
+    if drafted is None or len(generation.tokens) < 2 or not generation.forward_ms:
         return None
-    plain = generation.forward_ms / (len(generation.tokens) - 1)
-    return sum(speculation.draft_ms) / sum(speculation.drafted), plain
+    return drafted, generation.forward_ms / (len(generation.tokens) - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_specdec.bench.errors import BenchError
@@ -31,8 +32,11 @@ def distribution(bench: Bench, draws: int) -> Distribution:
     name, tokens = pair.prompts[0]
     sampling = pair.sources.sampling
     assert sampling is not None
-    counted: dict[tuple[int, ...], int] = {}
-    odds: dict[tuple[int, ...], float] = {}
+    known = pair.engine.request(
+        "odds", context=pair.target.handle, tokens=tokens, n_predict=settings.n_predict, sampling=sampling
+    )
+    odds = {tuple(text): share for text, share in zip(known["texts"], known["odds"], strict=True)}
+    counted: Counter[tuple[int, ...]] = Counter()
     for start in range(0, draws, PART):
         bench.session.progress(f"drawing {pair.model.name} k={settings.k}: {start}/{draws}")
         answer = pair.asked(
@@ -44,10 +48,9 @@ def distribution(bench: Bench, draws: int) -> Distribution:
             first=start,
             count=min(PART, draws - start),
         )
-        for text, count, share in zip(answer["texts"], answer["counts"], answer["odds"], strict=True):
-            counted[tuple(text)] = counted.get(tuple(text), 0) + count
-            odds[tuple(text)] = share
-    texts = sorted(counted)
+        for text, count in zip(answer["texts"], answer["counts"], strict=True):
+            counted[tuple(text)] += count
+    texts = sorted({*counted, *odds})
     return Distribution(
         prompt=name,
         k=settings.k,
@@ -55,5 +58,5 @@ def distribution(bench: Bench, draws: int) -> Distribution:
         temperature=settings.temperature,
         texts=tuple(texts),
         counts=tuple(counted[text] for text in texts),
-        odds=tuple(odds[text] for text in texts),
+        odds=tuple(odds.get(text, 0.0) for text in texts),
     )

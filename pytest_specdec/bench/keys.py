@@ -7,6 +7,7 @@ from typing import Any
 
 from pytest_specdec.bench.prompts import PromptSet
 from pytest_specdec.settings import Settings
+from pytest_specdec.values import ranges
 
 
 # Every forward pass depends on these.
@@ -43,9 +44,9 @@ def canonical(kind: str, settings: Settings, *, prompts: PromptSet, rows: str = 
     values: dict[str, Any] = {name: getattr(settings, name) for name in CONTEXT}
     values["threads"] = settings.n_threads
     if kind == "verify_curve":
-        values.update(depth=settings.depth, rows=rows, sizes=_ranges(settings.sizes))
+        values.update(depth=settings.depth, rows=rows, sizes=ranges(settings.sizes))
     elif kind == "kernel_map":
-        values.update(depth=settings.depth, sizes=_ranges(settings.map_sizes), prompts=prompts.digest)
+        values.update(depth=settings.depth, sizes=ranges(settings.map_sizes), prompts=prompts.digest)
     elif kind == "draft_cost":
         values.update(depth=settings.depth, method=method(settings))
     else:
@@ -69,14 +70,3 @@ def key(kind: str, values: Mapping[str, Any]) -> str:
 
 def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _ranges(sizes: tuple[int, ...]) -> str:
-    """(1, 2, 3, 5) as "1-3,5"."""
-    runs: list[list[int]] = []
-    for size in sizes:
-        if runs and size == runs[-1][1] + 1:
-            runs[-1][1] = size
-        else:
-            runs.append([size, size])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -224,9 +224,9 @@ def draft_cost(bench: Bench) -> DraftCost:
 def _proposal_cost(bench: Bench) -> DraftCost:
     plain = {g.prompt: g.forward_ms / max(1, len(g.tokens) - 1) for g in bench.decode().generations}
     drafts = [
-        (sum(s.draft_ms) / sum(s.drafted), plain[s.prompt])
+        (ms, plain[s.prompt])
         for s in bench.speculate().speculations
-        if sum(s.drafted) and plain[s.prompt] > 0
+        if (ms := s.drafted_token_ms) is not None and plain[s.prompt] > 0
     ]
     return DraftCost(bench.method, tuple(d for d, _ in drafts), tuple(t for _, t in drafts))
 

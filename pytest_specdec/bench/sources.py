@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from pytest_specdec.bench.errors import BenchError
+from pytest_specdec.bench.keys import SAMPLING
 from pytest_specdec.bench.rig import Loaded
 
 
@@ -42,8 +43,7 @@ class Sources:
         settings = self._bench.settings
         if not settings.samples:
             return None
-        names = ("temperature", "top_k", "top_p", "min_p", "seed")
-        return {**{name: getattr(settings, name) for name in names}, "penalty": settings.repeat_penalty}
+        return {name: getattr(settings, name) for name in SAMPLING}
 
     def of(self, tokens: list[int], k: int) -> dict[str, Any]:
         """The source as the worker takes it, for a prompt and a draft length."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from pytest_specdec.bench.accounts import mean_depth
+from pytest_specdec.bench.accounts import widths_of
 from pytest_specdec.bench.arms import Arm
 from pytest_specdec.bench.arms import Arms
 from pytest_specdec.bench.beside import draft_cost_of
@@ -121,7 +122,7 @@ def _loaded(bench: Bench) -> tuple[float, int | None]:
 def _visited(answers: dict[Arm, list[dict[str, Any]]]) -> tuple[int, set[int]]:
     """The mean depth of all rounds on both arms, and every width that was verified."""
     speculations = [speculation_of(run) for runs in answers.values() for run in runs]
-    widths = {drafted + 1 for one in speculations for drafted in one.drafted}
+    widths = widths_of(speculations)
     if not widths:
         raise BenchError(
             "the prompts end before a round of speculation: choose longer ones (--specdec-prompts)"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_specdec.bench.accounts import mean_depth
+from pytest_specdec.bench.accounts import widths_of
 from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.errors import NotMeasured
 from pytest_specdec.bench.session import BenchSession
@@ -43,7 +44,7 @@ def measure(
     try:
         bench = session.bench(settings)
         run = bench.speculate()
-        widths = sorted({1} | {n + 1 for one in run.speculations for n in one.drafted})
+        widths = sorted({1} | widths_of(run.speculations))
         if not run.rounds:
             raise BenchError("the prompts end before a round of speculation: choose longer ones (--prompts)")
         depth = mean_depth(run.speculations)

@@ -21,12 +21,8 @@ def account(variant: Variant) -> Account:
     times = variant.curve.medians_ms()
     widths = [drafted + 1 for one in run.speculations for drafted in one.drafted]
     drafting = [ms for one in run.speculations for ms in one.draft_ms]
-    drafted = run.drafted
-    per_token = (
-        median(sum(one.draft_ms) / sum(one.drafted) for one in run.speculations if sum(one.drafted))
-        if drafted
-        else None
-    )
+    costs = [ms for one in run.speculations if (ms := one.drafted_token_ms) is not None]
+    per_token = median(costs) if costs else None
     plain_ms, verify_ms = times[1], mean(times[n] for n in widths)
     timed = speedup(variant.speed)
     produced = run.tokens_per_round or 1.0

@@ -80,6 +80,12 @@ class Speculation(Record):
     misses: tuple[Miss, ...] | None = field(default=None, metadata=RARE)
 
     @property
+    def drafted_token_ms(self) -> float | None:
+        """Time per drafted token, ms; None where nothing was drafted."""
+        drafted = sum(self.drafted)
+        return sum(self.draft_ms) / drafted if drafted else None
+
+    @property
     def tokens_per_s(self) -> float:
         """Decode rate, tokens per second; 0 when nothing came after the first token."""
         return _tokens_per_s(self.tokens, self.decode_ms)

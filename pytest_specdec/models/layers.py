@@ -22,6 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from pytest_specdec import values
 from pytest_specdec.models.describe import open_gguf
 from pytest_specdec.models.errors import ModelError
 
@@ -113,13 +114,7 @@ def canonical(kept: Sequence[int], count: int) -> str:
 
 def ranges(blocks: Iterable[int]) -> str:
     """Return ascending numbers for people: "0-4, 6, 8-11"."""
-    runs: list[list[int]] = []
-    for one in blocks:
-        if runs and runs[-1][1] == one - 1:
-            runs[-1][1] = one
-        else:
-            runs.append([one, one])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return values.ranges(blocks, ", ")
 
 
 def weights(path: Path) -> Weights:

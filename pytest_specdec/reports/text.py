@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterable
 from collections.abc import Sequence
 
+from pytest_specdec.values import ranges
+
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -43,13 +45,7 @@ def plural(count: int, noun: str) -> str:
 
 def sizes(values: Iterable[int]) -> str:
     """Write batch sizes as the setting `sizes` takes them: "1-12,16"."""
-    parts: list[list[int]] = []
-    for value in sorted(set(values)):
-        if parts and value == parts[-1][1] + 1:
-            parts[-1][1] = value
-        else:
-            parts.append([value, value])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+    return ranges(sorted(set(values)))
 
 
 def width(text: str) -> int:

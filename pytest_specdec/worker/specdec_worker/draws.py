@@ -1,4 +1,4 @@
-"""Texts drawn many times by speculation, and their exact odds: is it the target's own distribution?"""
+"""Texts drawn many times by speculation, and the exact odds of all texts: are they the target's own?"""
 
 from __future__ import annotations
 
@@ -27,31 +27,24 @@ def drawn(
     first: int,
     count: int,
 ) -> dict[str, Any]:
-    """Speculate ``count`` times; how often each text came, and its exact odds.
+    """Speculate ``count`` times; the texts that came, and how often each did.
 
     Draws are numbered from ``first`` on, and each number has draws of its own.
-
-    Raises:
-        Refused: there are too many texts to work out, or the context is too short.
     """
     counted: Counter[tuple[int, ...]] = Counter()
     for turn in range(first, first + count):
         choose = chooser(context, sampling, prompt, turn)
         run = generate.speculate(context, source, prompt, k, n_predict, choose=choose, fixed=True)
         counted[tuple(run["tokens"])] += 1
-    known = odds(context, prompt, n_predict, sampling)
-    texts = sorted({*counted, *known})
-    return {
-        "texts": [list(text) for text in texts],
-        "counts": [counted[text] for text in texts],
-        "odds": [known.get(text, 0.0) for text in texts],
-    }
+    return {"texts": [list(text) for text in counted], "counts": list(counted.values())}
 
 
-def odds(
-    context: Context, prompt: list[int], n_predict: int, sampling: dict[str, Any]
-) -> dict[tuple[int, ...], float]:
-    """The probability of every text of ``n_predict`` tokens, or up to its end, by plain passes."""
+def odds(context: Context, prompt: list[int], n_predict: int, sampling: dict[str, Any]) -> dict[str, Any]:
+    """The probability of every text of ``n_predict`` tokens, or up to its end, by plain passes.
+
+    Raises:
+        Refused: there are too many texts to work out.
+    """
     sampler = chooser(context, sampling, prompt)
     assert isinstance(sampler, Sampler)
     known: dict[tuple[int, ...], float] = {}
@@ -75,4 +68,4 @@ def odds(
                 "request",
                 f"more than {MOST_TEXTS} texts of {n_predict} tokens are possible: lower n_predict or top_k",
             )
-    return known
+    return {"texts": [list(text) for text in known], "odds": list(known.values())}

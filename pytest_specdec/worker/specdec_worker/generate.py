@@ -100,24 +100,25 @@ def plain(
     stages = Stages(context)
     token, prefill_ms = _begin(context, prompt, record, choose)
     stages.prefilled()
-    tokens = [token]
+    text = [*prompt, token]
+    limit = len(prompt) + n_predict
     forward = context.forward_ms
     start = time.perf_counter()
     stop = "eog" if ends(context, token) else ""
-    while not stop and len(tokens) < n_predict:
+    while not stop and len(text) < limit:
         if context.past >= context.n_ctx:
             stop = "context"
             break
         context.decode([token], "all", save=False)
-        token = choose.choose(context, 0, [*prompt, *tokens])
-        tokens.append(token)
+        token = choose.choose(context, 0, text)
+        text.append(token)
         if record:
             record(context.logits(0))
         if ends(context, token):
             stop = "eog"
     return {
         "prompt_tokens": len(prompt),
-        "tokens": tokens,
+        "tokens": text[len(prompt) :],
         "prefill_ms": prefill_ms,
         "decode_ms": (time.perf_counter() - start) * 1000.0,
         "forward_ms": context.forward_ms - forward,

@@ -31,8 +31,8 @@ class Greedy:
 class Sampler(Greedy):
     """Draws from softmax(logits ÷ temperature) over what penalty, top-k, top-p and min-p leave.
 
-    That is llama.cpp's order: temperature comes last, and 0 is greedy. ``penalty`` divides the positive
-    logits and multiplies the negative ones of the last `PENALISED` tokens. A top-k of 0 is no limit.
+    That is llama.cpp's order: temperature comes last, and 0 is greedy. ``repeat_penalty`` divides the
+    positive logits and multiplies the negative ones of the last `PENALISED` tokens. A top-k of 0 is no limit.
 
     A draft from a distribution q is accepted with probability min(1, p ÷ q), and replaced by a draw from
     norm(max(p − q, 0)) where it is not: the text then has the target's own distribution p, whatever q is
@@ -46,7 +46,7 @@ class Sampler(Greedy):
         top_k: int,
         top_p: float,
         min_p: float,
-        penalty: float,
+        repeat_penalty: float,
         seed: Any,
         trust: bool = False,
     ) -> None:
@@ -54,7 +54,7 @@ class Sampler(Greedy):
         self._top_k = top_k
         self._top_p = top_p
         self._min_p = min_p
-        self._penalty = penalty
+        self._penalty = repeat_penalty
         self._rng = np.random.default_rng(seed)
         # A planted fault: drafts are accepted without the ratio test.
         self._trust = trust

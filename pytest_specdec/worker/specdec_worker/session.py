@@ -60,6 +60,7 @@ class Session:
             "decode": self.decode,
             "speculate": self.speculate,
             "draws": self.draws,
+            "odds": self.odds,
             "exact": self.exact,
             "kernel_map": self.kernel_map,
             "behind": self.behind,
@@ -198,9 +199,13 @@ class Session:
     def draws(
         self, *, context: int, tokens: list[int], source: dict[str, Any], **asked: Any
     ) -> dict[str, Any]:
-        """Texts drawn many times, and their exact odds."""
+        """Texts drawn many times."""
         target = self._context(context)
         return draws.drawn(target, self._source(source, target), tokens, **asked)
+
+    def odds(self, *, context: int, tokens: list[int], **asked: Any) -> dict[str, Any]:
+        """The exact odds of every text."""
+        return draws.odds(self._context(context), tokens, **asked)
 
     def exact(
         self, *, context: int, tokens: list[int], n_predict: int, k: int, source: dict[str, Any]

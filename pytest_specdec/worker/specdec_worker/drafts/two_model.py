@@ -45,17 +45,17 @@ class TwoModel(Source):
         feed: Any = tokens[context.past - self._stale :]
         while len(draft) < k:
             context.decode(feed, "last")
-            token = self._chosen(len(feed) - 1, [*tokens, *draft])
+            token = self._chosen(len(feed) - 1, tokens, draft)
             draft.append(token)
             if lib.llama_vocab_is_eog(vocab, token):
                 break
             feed = [token]
         return draft
 
-    def _chosen(self, row: int, history: list[int]) -> int:
+    def _chosen(self, row: int, tokens: list[int], draft: list[int]) -> int:
         if self._sampler is None:
             return self.context.best(row)
-        self.odds.append(self._sampler.odds(self.context, row, history))
+        self.odds.append(self._sampler.odds(self.context, row, [*tokens, *draft]))
         return self._sampler.draw(self.odds[-1])
 
     def settle(self, kept: int) -> None:
