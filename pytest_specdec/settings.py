@@ -55,12 +55,16 @@ class Settings:
             File(optional=True), "draft model: a path, a name, requantize:TYPE or layerskip:BLOCKS"
         ),
     )
+    heads: str | None = field(
+        default=None,
+        metadata=_run(File(optional=True), "medusa or eagle heads of the target: a safetensors file"),
+    )
     method: str = field(
         default="auto",
         metadata=_run(
-            Choice(("auto", "two-model", "ngram", "oracle")),
-            "where drafts come from; auto: two-model with a draft model, else ngram (prompt lookup); oracle: "
-            "the target's own text, right as often as oracle_alpha says",
+            Choice(("auto", "two-model", "ngram", "medusa", "eagle", "oracle")),
+            "where drafts come from; auto: two-model with a draft model, else ngram (prompt lookup); medusa, "
+            "eagle: heads; oracle: the target's own text, right as often as oracle_alpha says",
         ),
     )
     k: int = field(default=3, metadata=_run(Whole(1), "draft length: tokens drafted per round"))

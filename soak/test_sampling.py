@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from string import ascii_lowercase
 
 import pytest
 
@@ -12,27 +13,38 @@ from pytest_specdec.checks.sampling import same_distribution
 from pytest_specdec.settings import Settings
 from pytest_specdec.verdict import Outcome
 from tests import tiny_models
-from tests.real.test_sampling import TEXT
+from tests.real.test_heads import copying
+from tests.real.test_heads import saved
+from tests.real.test_heads import still
 
 
 DRAWS = 20_000
+# Whatever is drawn occurred before, so that prompt lookup drafts.
+TEXT = f"{ascii_lowercase} {ascii_lowercase[::-1]} .,?"
 
 
 @pytest.mark.parametrize("fault", ["", "no_ratio=1"])
-@pytest.mark.parametrize("method", ["two-model", "ngram"])
-def test_twenty_thousand_draws(tmp_path: Path, method: str, fault: str) -> None:
-    target = tiny_models.write("llama", tmp_path / "target.gguf")
-    draft = tiny_models.write("llama", tmp_path / "draft.gguf", noise=0.3)
+@pytest.mark.parametrize("source", ["two-model", "layerskip", "ngram", "medusa", "eagle"])
+def test_twenty_thousand_draws(tmp_path: Path, source: str, fault: str) -> None:
+    target = tiny_models.write("llama-32", tmp_path / "target.gguf")
+    draft = tiny_models.write("llama-32", tmp_path / "draft.gguf", noise=0.3)
     (tmp_path / "prompts.jsonl").write_text(json.dumps({"text": TEXT, "template": "raw"}) + "\n")
+    chosen = {
+        "two-model": {"method": "two-model", "draft": str(draft)},
+        "layerskip": {"method": "two-model", "draft": "layerskip:1"},
+        "ngram": {"method": "ngram"},
+        "medusa": {"method": "medusa", "heads": saved(tmp_path, still())},
+        "eagle": {"method": "eagle", "heads": saved(tmp_path, copying())},
+    }
     env = (("SPECDEC_FAULTS", fault),) if fault else ()
     session = BenchSession(Settings(env=env, rootdir=tmp_path))
     try:
         settings = session.settings.merged(
-            target=str(target), draft=str(draft), method=method, prompts="prompts.jsonl", threads=1, n_ctx=512
+            target=str(target), prompts="prompts.jsonl", threads=1, n_ctx=512, **chosen[source]
         )
         settings = settings.merged(temperature=1.0, top_k=2, n_predict=5, k=2)
         verdict = same_distribution(session.bench(settings).distribution(DRAWS))
     finally:
         session.close()
-    print(verdict.because)
+    print(f"{source}: {verdict.because}")
     assert verdict.outcome is (Outcome.FAIL if fault else Outcome.PASS)

@@ -19,6 +19,7 @@ from pytest_specdec.measurements import SpeculativeRun
 from pytest_specdec.measurements import SpeedPair
 from pytest_specdec.measurements import SpeedRun
 from pytest_specdec.models.find import ModelRef
+from pytest_specdec.models.heads import METHODS
 from pytest_specdec.settings import Settings
 
 
@@ -43,7 +44,8 @@ class Pair:
         self.model: ModelRef = rig.target(settings)
         # Found before anything is loaded: a missing file is said at once.
         draft = rig.draft(settings) if drafting and bench.method == "two-model" else None
-        self.target: Loaded = rig.context(self.model, settings, "target")
+        heads = rig.heads(settings, bench.method, self.model) if drafting and bench.method in METHODS else ()
+        self.target: Loaded = rig.context(self.model, settings, "target", embeddings=bool(heads))
         self.draft: Loaded | None = rig.context(draft, settings, "draft") if draft else None
         self.prompts = [
             (prompt.id, rig.tokens(self.target, self.model, prompt)) for prompt in bench.prompts.prompts
@@ -56,7 +58,9 @@ class Pair:
             )
         text = text_tokens(self.prompts, 64)
         rig.prove_rollback(self.target, text, self.model.name)
-        self.sources = Sources(bench, self.target, self.draft)
+        if heads:
+            rig.check_states(self.target, text[0], self.model.name)
+        self.sources = Sources(bench, self.target, self.draft, heads)
         if self.draft is not None:
             assert draft is not None
             rig.check_vocabularies(self.target, self.draft)

@@ -15,6 +15,9 @@ from typing import Literal
 
 
 DEFAULT = "default"
+FITTING = "fitting"
+# Texts that come with the package, by name.
+_SHIPPED = {DEFAULT: "prompts.jsonl", FITTING: "fitting.jsonl"}
 _SEPARATOR = "::"
 _KEYS = ("id", "kind", "text", "template")
 _TEMPLATES = ("chat", "raw")
@@ -69,8 +72,9 @@ class PromptSet:
 def load_prompts(setting: str | os.PathLike[str] | None = None) -> PromptSet:
     r"""Load the prompts that a setting names.
 
-    `None` or `"default"` is the set that comes with the package; anything else is the path of a JSON
-    Lines file that replaces it (`~` expanded; a file called `default` is `./default`). After a double
+    `None` or `"default"` is the set that comes with the package, `"fitting"` another one, that heads are
+    fitted on; anything else is the path of a JSON Lines file that replaces it (`~` expanded; a file called
+    `default` is `./default`). After a double
     colon, as in pytest's node ids, a comma-separated list of kinds or ids selects: `default::code,list`,
     `C:\mine.jsonl::code`.
 
@@ -89,8 +93,8 @@ def load_prompts(setting: str | os.PathLike[str] | None = None) -> PromptSet:
 
 def _read(path: str) -> str:
     try:
-        if path == DEFAULT:
-            raw = importlib.resources.files(__package__).joinpath("prompts.jsonl").read_bytes()
+        if path in _SHIPPED:
+            raw = importlib.resources.files(__package__).joinpath(_SHIPPED[path]).read_bytes()
         else:
             raw = Path(path).expanduser().read_bytes()
     except (OSError, ValueError, RuntimeError) as error:

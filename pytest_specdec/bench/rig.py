@@ -12,9 +12,11 @@ from typing import Any
 
 from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.errors import NotMeasured
+from pytest_specdec.bench.keys import heads_file
 from pytest_specdec.bench.prompts import Prompt
 from pytest_specdec.engine.process import ProcessEngine
 from pytest_specdec.engine.protocol import WorkerUnavailable
+from pytest_specdec.models import heads
 from pytest_specdec.models.cache import cache_dir
 from pytest_specdec.models.derive import FTYPES
 from pytest_specdec.models.derive import layerskipped
@@ -107,6 +109,7 @@ class Rig:
         self._tokens: dict[tuple[str, str, str], list[int]] = {}
         self._rollbacks: dict[int, Rollback] = {}
         self._compatible: set[tuple[int, int]] = set()
+        self._readable: dict[int, bool] = {}
         self._removing: dict[tuple[Any, ...], Rollback] = {}
         self._facts: dict[Path, ModelFacts] = {}
         # Texts that the target is known to say, for the oracle.
@@ -166,6 +169,36 @@ class Rig:
             return layerskipped(target, spec.argument, blocks, write, cache_dir())
         return requantized(target, spec.argument, quantize, cache_dir())
 
+    def heads(self, settings: Settings, method: str, target: ModelRef) -> tuple[Path, ...]:
+        """Folders with the heads of these settings, laid out for the worker.
+
+        Raises:
+            NotMeasured: no file is given, or it is absent.
+            BenchError: the file has the other kind of heads.
+        """
+        try:
+            found = heads.read(heads_file(settings))
+        except ModelNotFound as error:
+            raise NotMeasured(str(error), missing=True) from None
+        if found.method != method:
+            raise BenchError(f"{found.path} has {found.method} heads: say method={found.method}")
+        return heads.folders(found, target, cache_dir())
+
+    def check_states(self, target: Loaded, token: int, name: str) -> None:
+        """Once per context: hidden states and logits can be read from one pass.
+
+        Raises:
+            BenchError: they can't.
+        """
+        if target.handle not in self._readable:
+            answer = self.engine.request("readable", context=target.handle, token=token)
+            self._readable[target.handle] = answer["hidden"] and answer["logits"]
+        if not self._readable[target.handle]:
+            raise BenchError(
+                f"{name}: llama.cpp gives no hidden state beside the logits of this model, so that no head "
+                "can draft for it; choose another method"
+            )
+
     def facts(self, settings: Settings, *, draft: bool) -> dict[str, ModelFacts | None]:
         """What the files say of themselves; the draft's only where one is in use."""
         return {
@@ -199,6 +232,7 @@ class Rig:
             self._contexts.clear()
             self._rollbacks.clear()
             self._compatible.clear()
+            self._readable.clear()
             self._removing.clear()
             self._generation = self.engine.generation
         rows = max(MIN_OUTPUT_ROWS, *(settings.map_sizes if embeddings else settings.sizes), settings.k + 1)

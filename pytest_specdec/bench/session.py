@@ -15,6 +15,7 @@ from pytest_specdec.bench import accounts
 from pytest_specdec.bench import curve
 from pytest_specdec.bench import distribution
 from pytest_specdec.bench import exactness
+from pytest_specdec.bench import fit
 from pytest_specdec.bench import kernels
 from pytest_specdec.bench import keys
 from pytest_specdec.bench import layers
@@ -125,7 +126,7 @@ class Bench:
 
     @property
     def method(self) -> str:
-        """The draft source: two-model, ngram or oracle."""
+        """The draft source: two-model, ngram, medusa, eagle or oracle."""
         return keys.method(self.settings)
 
     @property
@@ -260,6 +261,10 @@ class Bench:
     def search_layers(self, count: int, budget_s: float = 600.0) -> layers.Search:
         """Which ``count`` blocks the target does best without, tried for so many seconds; not kept."""
         return layers.search(self, count, budget_s)
+
+    def fit(self, wanted: fit.Wanted) -> fit.Fit:
+        """Heads fitted on the target's own text, written, and tried on these prompts; not kept."""
+        return fit.fit(self, wanted)
 
     def timeline(self, k: int | None = None) -> Timeline:
         """Where the wall time of each prompt's request goes, speculation off and on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -21,7 +22,9 @@ class Sources:
         BenchError: its settings exclude each other.
     """
 
-    def __init__(self, bench: Bench, target: Loaded, draft: Loaded | None) -> None:
+    def __init__(
+        self, bench: Bench, target: Loaded, draft: Loaded | None, heads: tuple[Path, ...] = ()
+    ) -> None:
         settings = bench.settings
         if settings.ngram_min > settings.ngram_max:
             raise BenchError(
@@ -36,6 +39,7 @@ class Sources:
         self._bench = bench
         self._target = target
         self._draft = draft
+        self._heads = heads
 
     @property
     def sampling(self) -> dict[str, Any] | None:
@@ -50,6 +54,8 @@ class Sources:
         settings, method = self._bench.settings, self._bench.method
         if self._draft is not None:
             return {"method": "two-model", "context": self._draft.handle}
+        if self._heads:
+            return {"method": method, "folders": [str(folder) for folder in self._heads]}
         if method == "oracle":
             text = self._text(tokens, k)
             return _oracle(text, settings.oracle_alpha, settings.oracle_ms, settings.seed)

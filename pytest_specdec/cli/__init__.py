@@ -25,6 +25,7 @@ COMMANDS = {
         "pytest_specdec.cli.layerskip",
         "a draft of some of the target's blocks, given or searched for",
     ),
+    "fit": ("pytest_specdec.cli.fit", "medusa or eagle heads, from what the target says itself"),
     "advise": ("pytest_specdec.cli.advise", "the ledger of speculation, and the draft length to use"),
     "variants": ("pytest_specdec.cli.variants", "every way to get drafts, side by side on one target"),
     "upgrade": ("pytest_specdec.cli.upgrade", "an old build of llama.cpp and a new one, side by side"),

@@ -28,6 +28,7 @@ from pytest_specdec.settings import Settings
 RUN = (
     "target",
     "draft",
+    "heads",
     "method",
     "k",
     "prompts",

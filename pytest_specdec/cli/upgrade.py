@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 RUN = (
     "target",
     "draft",
+    "heads",
     "method",
     "k",
     "prompts",

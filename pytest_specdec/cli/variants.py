@@ -44,6 +44,12 @@ RUN = (
     "ngram_max",
     "oracle_alpha",
     "oracle_ms",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repeat_penalty",
+    "seed",
 )
 SESSION = ("env", "python", "timeout")
 
@@ -57,6 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="MODEL",
         help="draft model: a path, a name, or a derived one (requantize:Q2_K); repeatable",
+    )
+    parser.add_argument(
+        "--heads",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="medusa or eagle heads, as written by specdec fit; repeatable",
     )
     parser.add_argument(
         "--oracle", action="store_true", help="the oracle too: what drafts of a given acceptance would bring"
@@ -89,18 +102,26 @@ def measure(arguments: argparse.Namespace, progress: Callable[[str], None] | Non
     if not settings.target:
         raise ValueError("--target is missing: the model that drafts are for, a path or a name")
     found = []
-    for asked in variants(arguments.draft, oracle=arguments.oracle):
+    for asked in variants(arguments.draft, arguments.heads, oracle=arguments.oracle):
         variant = one(settings, asked, lossless if arguments.exact else None, progress)
         found.append((variant, account(variant)))
     return found
 
 
-def variants(drafts: list[str], *, oracle: bool) -> list[Asked]:
-    """Prompt lookup, every draft model, the oracle where it is wanted."""
+def variants(drafts: list[str], files: list[str], *, oracle: bool) -> list[Asked]:
+    """Prompt lookup, every draft model, all heads, the oracle where it is wanted.
+
+    Raises `ModelError` for a file of heads that can't be read.
+    """
     from pytest_specdec.bench.variants import Asked
+    from pytest_specdec.models.heads import read
 
     asked = [Asked("prompt lookup", {"method": "ngram"})]
     asked += [Asked(draft, {"method": "two-model", "draft": draft}) for draft in drafts]
+    for name in files:
+        path = Path(name).expanduser().absolute()
+        method = read(path).method
+        asked.append(Asked(f"{method} {path.name}", {"method": method, "heads": str(path)}))
     return [*asked, Asked("oracle", {"method": "oracle"})] if oracle else asked
 
 

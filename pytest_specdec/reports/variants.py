@@ -22,6 +22,8 @@ BREAKS: Final = {
     "ngram": "text that does not repeat itself: nothing is found, or what is found is wrong",
     "two-model": "a draft too dear for its target (c), another vocabulary, text the draft was not made for",
     "layerskip": "blocks that matter: agreement falls faster than the draft gets cheaper",
+    "medusa": "text that later tokens decide: heads don't see the tokens before their place",
+    "eagle": "its own features: each place leans on the one before, and errors add up",
     "oracle": "nothing: it is told what is right, and shows what its acceptance would be worth",
 }
 

@@ -26,6 +26,10 @@ def main() -> None:
         _refuse(requests, answers)
         return
     _end_with_parent()
+    # numpy's own threads would wait for each other beside llama.cpp's, which spin between two passes.
+    for library in ("OPENBLAS", "MKL", "BLIS"):
+        os.environ.setdefault("%s_NUM_THREADS" % library, "1")
+    os.environ.setdefault("VECLIB_MAXIMUM_THREADS", "1")
 
     from specdec_worker import server
 

@@ -18,6 +18,7 @@ from .project import Project
 TEXTS: dict[str, tuple[str, str, str, str]] = {
     "target": ("a-target", "b-target", "c-target", "d-target"),
     "draft": ("a-draft", "b-draft", "requantize:Q2_K", "d-draft"),
+    "heads": ("a-heads", "b-heads", "c-heads", "d-heads"),
     "method": ("two-model", "ngram", "two-model", "ngram"),
     "k": ("4", "5", "6", "7"),
     "prompts": ("a", "b", "default::code", "d"),

@@ -181,6 +181,7 @@ def speculate(
         first = text[-1] if stand_in is None else stand_in
         verify_ms.append(context.decode([first, *draft], "all"))
         right, bonus = _judged(context, choose, text, draft, source.odds)
+        source.verified(context, right)
         if right < len(draft):
             misses.append(_miss(context, len(drafted), right, draft[right]))
         if right < len(draft) and faults.accept_extra:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from specdec_worker.errors import Refused
+from specdec_worker.features import gives_no_logits
 from specdec_worker.model import Context
 
 
@@ -119,7 +120,7 @@ class _Passes:
     def __init__(self, context: Context, tokens: list[int], depth: int, fresh: bool) -> None:
         self._context = context
         if fresh or context.past != depth:
-            context.logits_apart = context.embeddings and _gives_no_logits(context, tokens[0])
+            context.logits_apart = context.embeddings and gives_no_logits(context, tokens[0])
             context.clear()
             part = min(PART, context.n_batch)
             for start in range(0, depth, part):
@@ -137,21 +138,6 @@ class _Passes:
             with context.logits_only():
                 context.decode(batch, "all")
         return Rows(hidden, [_digest(context.logits(row)) for row in wanted])
-
-
-def _gives_no_logits(context: Context, token: int) -> bool:
-    """Whether logits beside hidden states are what an earlier pass left behind, or nothing at all."""
-    context.clear()
-    with context.logits_only():
-        context.decode([token], "all")
-        earlier = context.logits(0).copy()
-    context.clear()
-    context.decode([(token + 1) % context.model.n_vocab], "all")
-    try:
-        logits = context.logits(0)
-    except Refused:
-        return True
-    return bool(np.array_equal(logits, earlier) or logits.min() == logits.max())
 
 
 def _digest(values: Any) -> str:

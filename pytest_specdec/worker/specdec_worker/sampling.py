@@ -77,9 +77,11 @@ class Sampler(Greedy):
         if self._temperature == 0:
             found[values.argmax()] = 1.0
             return found
-        kept = np.argsort(-values, kind="stable")
-        if self._top_k:
-            kept = kept[: self._top_k]
+        if 0 < self._top_k < len(values):
+            top = np.sort(np.argpartition(-values, self._top_k - 1)[: self._top_k])
+            kept = top[np.argsort(-values[top], kind="stable")]
+        else:
+            kept = np.argsort(-values, kind="stable")
         share = _softmax(values[kept])
         if self._top_p < 1.0:
             share = share[: 1 + int(np.searchsorted(np.cumsum(share), self._top_p))]

@@ -13,6 +13,7 @@ from specdec_worker import binding
 from specdec_worker import draws
 from specdec_worker import exact
 from specdec_worker import faults
+from specdec_worker import features
 from specdec_worker import forced
 from specdec_worker import generate
 from specdec_worker import kernels
@@ -21,6 +22,8 @@ from specdec_worker import probes
 from specdec_worker import text
 from specdec_worker.binding import lib
 from specdec_worker.drafts import source_of
+from specdec_worker.drafts.heads import Matrices
+from specdec_worker.drafts.heads import load
 from specdec_worker.drafts.source import Source
 from specdec_worker.errors import Refused
 from specdec_worker.model import Context
@@ -40,6 +43,7 @@ class Session:
         # Of contexts that are gone.
         self._forward_ms = 0.0
         self._evidence: dict[tuple[Any, ...], exact.Evidence] = {}
+        self._matrices: dict[str, Matrices] = {}
         self._requests: dict[str, Callable[..., dict[str, Any]]] = {
             "hello": self.hello,
             "load": self.load,
@@ -66,6 +70,8 @@ class Session:
             "behind": self.behind,
             "forced": self.forced,
             "agreement": self.agreement,
+            "readable": self.readable,
+            "features": self.features,
             "quantize": self.quantize,
             "memory": self.memory,
             "spent": self.spent,
@@ -237,6 +243,14 @@ class Session:
         """The token that the model would have chosen at every place of a given text."""
         return agreement.agreement(self._context(context), tokens, text)
 
+    def readable(self, *, context: int, token: int) -> dict[str, Any]:
+        """Whether hidden states can be read."""
+        return features.readable(self._context(context), token)
+
+    def features(self, *, context: int, tokens: list[int], text: list[int], path: str) -> dict[str, Any]:
+        """The hidden states of a given text."""
+        return features.features(self._context(context), tokens, text, path)
+
     def quantize(self, *, source: str, target: str, ftype: int, threads: int) -> dict[str, Any]:
         """Write a requantised copy."""
         params = lib.llama_model_quantize_default_params()
@@ -268,7 +282,12 @@ class Session:
         return self._contexts[handle]
 
     def _source(self, spec: dict[str, Any], target: Context) -> Source:
-        return source_of(spec, self._context, target.model.n_vocab)
+        return source_of(spec, target, self._context, self._matrices_of)
+
+    def _matrices_of(self, folder: str) -> Matrices:
+        if folder not in self._matrices:
+            self._matrices[folder] = load(folder)
+        return self._matrices[folder]
 
 
 def _tokenize(model: Model, prompt: str, template: str) -> dict[str, Any]:

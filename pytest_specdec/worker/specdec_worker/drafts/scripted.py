@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from specdec_worker.drafts.source import Source
+from specdec_worker.model import Context
 
 
 class Scripted(Source):
@@ -50,6 +51,10 @@ class Padded(Source):
         """Exactly k tokens after ``tokens``."""
         draft = self._source.propose(tokens, k)
         return draft + [tokens[-1]] * (k - len(draft))
+
+    def verified(self, context: Context, row: int) -> None:
+        """Hand the row on."""
+        self._source.verified(context, row)
 
     def settle(self, kept: int) -> None:
         """Roll the source back to the first ``kept`` tokens of the text."""

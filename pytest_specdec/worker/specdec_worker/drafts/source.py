@@ -36,5 +36,8 @@ class Source:
         """At most k tokens after ``tokens``, the prompt included."""
         raise NotImplementedError
 
+    def verified(self, context: Context, row: int) -> None:
+        """The target chose the text's last token by this row of its last pass."""
+
     def settle(self, kept: int) -> None:
         """The first ``kept`` tokens of the text, its last one excluded, are what a cache may hold."""

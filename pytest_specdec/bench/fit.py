@@ -1,0 +1,318 @@
+"""How heads are fitted: on texts that the target said, its hidden states, and other texts to test on."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count as counting
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+from typing import Any
+
+from pytest_specdec.bench.errors import BenchError
+from pytest_specdec.bench.procedures import Pair
+from pytest_specdec.measurements import SpeculativeRun
+from pytest_specdec.measurements import VerifyCurve
+from pytest_specdec.models import heads
+from pytest_specdec.models.cache import cache_dir
+from pytest_specdec.models.cache import sha256_of
+from pytest_specdec.models.matrices import EMBEDDING
+from pytest_specdec.models.matrices import Matrix
+from pytest_specdec.models.matrices import output_matrix
+
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy import int64
+    from numpy.typing import NDArray
+
+    from pytest_specdec.bench.session import Bench
+
+
+# How texts are drawn after each prompt's greedy one.
+DRAWN = {"temperature": 0.8, "top_k": 50, "top_p": 0.95, "min_p": 0.0, "repeat_penalty": 1.0}
+# Every so many texts one is held out from fitting, to end it in time.
+EVERY = 8
+# States that the vocabulary is chosen by, and the share of them whose token the output matrix must choose.
+SAMPLE = 512
+OWN_CHOICE = 0.9
+# Batch sizes that a tree of drafts may have.
+ROWS = tuple(range(1, 10))
+# Rounds of prompts without a new token, after which there is no more text to get.
+IDLE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to fit: method, prompts, tokens of text to fit on, Medusa's heads, tokens to choose from, file."""
+
+    method: str
+    texts: str
+    tokens: int
+    heads: int
+    vocabulary: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Heads that were fitted, and what they are worth on texts that they weren't fitted on.
+
+    ``fitted`` tokens in ``texts`` texts; ``rows`` of the target's ``vocabulary`` tokens can be drafted, and
+    ``covered`` is the share of the held-out tokens among them. ``run`` speculates on the held-out prompts,
+    ``constant`` is the share of their most frequent token. ``ranks[j][i]`` is the place in the head's order
+    that the right token had i places ahead of position j; 0 where it can't be drafted. ``curve`` has T(N).
+    """
+
+    method: str
+    path: Path
+    size: int
+    texts: int
+    fitted: int
+    rows: int
+    vocabulary: int
+    covered: float
+    constant: float
+    run: SpeculativeRun
+    ranks: tuple[tuple[int, ...], ...]
+    curve: VerifyCurve
+    text_s: float
+    fit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Tokens that the target said, and the hidden state that chose each, (n, width)."""
+
+    tokens: NDArray[int64]
+    states: NDArray[float32]
+
+
+def fit(bench: Bench, wanted: Wanted) -> Fit:
+    """Fit heads, write them, and try them on the prompts of these settings.
+
+    Raises:
+        BenchError: the settings sample, texts are too short, or hidden states or output matrix can't be used.
+    """
+    import numpy as np
+
+    if bench.settings.samples:
+        raise BenchError("heads are tried on greedy text: leave temperature and repeat_penalty as they are")
+    started = monotonic()
+    source = bench.with_settings(prompts=wanted.texts, method="ngram", heads=None)
+    model = bench.session.rig.target(bench.settings)
+    output = output_matrix(model.path)
+    texts = list(_texts(source, wanted.tokens))
+    fitted = sum(len(one.tokens) for one in texts)
+    text_s = monotonic() - started
+    if fitted < 2 * SAMPLE:
+        raise BenchError(
+            f"{wanted.texts}: the target says {fitted} tokens after these prompts, and heads need "
+            f"{2 * SAMPLE} at least; give more prompts (--texts), or raise --tokens or n_predict"
+        )
+    started = monotonic()
+    bench.session.progress("choosing the tokens to draft from")
+    ids = _vocabulary(output, texts, wanted.vocabulary, model.name)
+    rows = output.take(ids)
+    number = np.full(output.rows, -1, dtype=np.int64)
+    number[ids] = np.arange(len(ids))
+    made = _Heads(bench, wanted, Matrix(model.path, EMBEDDING), rows, number)
+    tensors = made.fitted(texts)
+    if len(ids) < output.rows:
+        tensors["d2t"] = ids - np.arange(len(ids))
+    origin = model.sha256 or sha256_of(model.path, cache_dir())
+    heads.write(wanted.path, tensors, {"method": wanted.method, "target": model.name, "sha256": origin})
+    fit_s = monotonic() - started
+
+    bench.session.progress("the target's own text on the prompts held out")
+    plain = bench.with_settings(method="ngram", heads=None)
+    said = list(_texts(plain, 0))
+    tried = bench.with_settings(method=wanted.method, heads=str(wanted.path))
+    every = np.concatenate([one.tokens for one in said])
+    sizes = ",".join(map(str, ROWS))
+    return Fit(
+        method=wanted.method,
+        path=wanted.path,
+        size=wanted.path.stat().st_size,
+        texts=len(texts),
+        fitted=fitted,
+        rows=len(ids),
+        vocabulary=output.rows,
+        covered=float((number[every] >= 0).mean()),
+        constant=max(Counter(every.tolist()).values()) / len(every),
+        run=tried.speculate(),
+        ranks=tuple(row for one in said for row in made.ranks(one)),
+        curve=plain.with_settings(sizes=sizes).verify_curve(),
+        text_s=text_s,
+        fit_s=fit_s,
+    )
+
+
+def _texts(bench: Bench, least: int) -> Iterator[_Text]:
+    """What the target says after every prompt, with its hidden states: greedy first, then drawn.
+
+    Ends with the round of prompts that reaches ``least`` tokens.
+    """
+    import numpy as np
+
+    pair = Pair(bench, drafting=False)
+    rig, settings = bench.session.rig, bench.settings
+    states = rig.context(pair.model, settings, "target", embeddings=True)
+    rig.check_states(states, pair.prompts[0][1][0], pair.model.name)
+    found, idle = 0, 0
+    with tempfile.TemporaryDirectory(prefix="specdec-states-") as folder:
+        path = Path(folder) / "states.npy"
+        for turn in counting():
+            before = found
+            sampling = None if turn == 0 else {**DRAWN, "seed": settings.seed + turn}
+            for name, tokens in pair.prompts:
+                bench.session.progress(f"text of {pair.model.name}: {found}/{least} tokens, {name}")
+                answer = pair.engine.request(
+                    "decode",
+                    context=pair.target.handle,
+                    tokens=tokens,
+                    n_predict=settings.n_predict,
+                    sampling=sampling,
+                )
+                text = answer["tokens"]
+                pair.engine.request(
+                    "features", context=states.handle, tokens=tokens, text=text, path=str(path)
+                )
+                found += len(text)
+                yield _Text(np.array(text), np.load(path, allow_pickle=False))
+            idle = idle + 1 if found == before else 0
+            if found >= least or idle >= IDLE:
+                return
+
+
+def _vocabulary(output: Matrix, texts: Sequence[_Text], size: int, name: str) -> NDArray[int64]:
+    """The tokens that the target is likeliest to say, ascending: by its text, and by its odds there.
+
+    Raises:
+        BenchError: the output matrix doesn't choose what the target chose.
+    """
+    import numpy as np
+
+    # The first round of texts is greedy.
+    greedy = max(1, len(texts) // 2)
+    states = np.concatenate([one.states for one in texts[:greedy]])[:SAMPLE]
+    tokens = np.concatenate([one.tokens for one in texts[:greedy]])[:SAMPLE]
+    logits = np.empty((len(states), output.rows), dtype=np.float32)
+    for start, part in output.parts():
+        logits[:, start : start + len(part)] = states @ part.T
+    own = float((logits.argmax(axis=1) == tokens).mean())
+    if own < OWN_CHOICE:
+        raise BenchError(
+            f"{name}: its output matrix chooses the target's own token at {own:.0%} of {len(tokens)} places "
+            "only: between hidden state and logits this model does something else, which heads can't follow"
+        )
+    if size >= output.rows:
+        return np.arange(output.rows)
+    logits -= logits.max(axis=1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=1, keepdims=True)
+    score = logits.mean(axis=0)
+    said, counts = np.unique(np.concatenate([one.tokens for one in texts]), return_counts=True)
+    score[said] += counts / counts.sum()
+    return np.sort(np.argpartition(-score, size - 1)[:size])
+
+
+class _Heads:
+    """Heads in the making, and what they would draft."""
+
+    def __init__(
+        self, bench: Bench, wanted: Wanted, embedding: Matrix, rows: NDArray[float32], number: NDArray[int64]
+    ) -> None:
+        self._bench = bench
+        self._wanted = wanted
+        self._embedding = embedding
+        self._rows = rows
+        self._number = number
+        self._blocks: list[Any] = []
+
+    def fitted(self, texts: Sequence[_Text]) -> dict[str, Any]:
+        """Fit, and return the tensors by the layout's names."""
+        return self._medusa(texts) if self._wanted.method == "medusa" else self._eagle(texts)
+
+    def _medusa(self, texts: Sequence[_Text]) -> dict[str, Any]:
+        import numpy as np
+
+        from pytest_specdec.theory.heads import fit_medusa
+
+        tensors = {}
+        for place in range(self._wanted.heads):
+            self._bench.session.progress(f"fitting head {place + 1}/{self._wanted.heads}")
+            states, targets, held_out = [], [], []
+            for number, one in enumerate(texts):
+                ahead = one.tokens[1 + place :]
+                states.append(one.states[: len(ahead)])
+                targets.append(self._number[ahead])
+                held_out.append(np.full(len(ahead), number % EVERY == EVERY - 1))
+            block = fit_medusa(
+                np.concatenate(states), np.concatenate(targets), np.concatenate(held_out), self._rows
+            )
+            self._blocks.append(block)
+            tensors[f"{place}.0.linear.weight"] = block.weight
+            tensors[f"{place}.0.linear.bias"] = block.bias
+        return tensors
+
+    def _eagle(self, texts: Sequence[_Text]) -> dict[str, Any]:
+        import numpy as np
+
+        from pytest_specdec.theory.heads import fit_eagle
+
+        self._bench.session.progress("fitting the head")
+        long = [one for one in texts if len(one.tokens) > 1]
+        held_out = [
+            np.full(len(one.tokens) - 1, number % EVERY == EVERY - 1) for number, one in enumerate(long)
+        ]
+        linear, block = fit_eagle(
+            np.concatenate([one.states[:-1] for one in long]),
+            np.concatenate([self._embedded(one.tokens[:-1]) for one in long]),
+            np.concatenate([one.states[1:] for one in long]),
+            np.concatenate([self._number[one.tokens[1:]] for one in long]),
+            np.concatenate(held_out),
+            self._rows,
+        )
+        self._blocks = [linear, block]
+        return {
+            "fc.weight": linear.weight,
+            "fc.bias": linear.bias,
+            "0.linear.weight": block.weight,
+            "0.linear.bias": block.bias,
+        }
+
+    def _embedded(self, tokens: NDArray[int64]) -> NDArray[float32]:
+        import numpy as np
+
+        kinds, where = np.unique(tokens, return_inverse=True)
+        found: NDArray[float32] = self._embedding.take(kinds)[where]
+        return found
+
+    def ranks(self, text: _Text) -> Iterator[tuple[int, ...]]:
+        """For each state, the rank of the token at every place that heads draft; 0: it can't be drafted."""
+        import numpy as np
+
+        places = self._wanted.heads if self._wanted.method == "medusa" else self._bench.settings.k
+        count = len(text.tokens) - places
+        if count < 1:
+            return
+        found = np.zeros((count, places), dtype=np.int64)
+        states = text.states[:count]
+        for place in range(places):
+            if self._wanted.method == "medusa":
+                ahead = self._blocks[place](states)
+            else:
+                linear, block = self._blocks
+                before = self._embedded(text.tokens[place : place + count])
+                ahead = states = block(linear(np.concatenate([before, states], axis=1)))
+            wanted = self._number[text.tokens[1 + place : 1 + place + count]]
+            logits = ahead @ self._rows.T
+            own = logits[np.arange(count), wanted]
+            found[:, place] = np.where(wanted >= 0, 1 + (logits > own[:, None]).sum(axis=1), 0)
+        for row in found.tolist():
+            yield tuple(row)
