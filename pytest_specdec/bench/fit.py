@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pytest_specdec.bench.session import Bench
 
 
+# Texts that grow in the same passes: more rows cost less each, and not all batch sizes have fast kernels.
+TOGETHER = 16
 # How texts are drawn after each prompt's greedy one.
 DRAWN = {"temperature": 0.8, "top_k": 50, "top_p": 0.95, "min_p": 0.0, "repeat_penalty": 1.0}
 # Every so many texts one is held out from fitting, to end it in time.
@@ -42,6 +44,8 @@ SAMPLE = 512
 OWN_CHOICE = 0.9
 # Batch sizes that a tree of drafts may have.
 ROWS = tuple(range(1, 10))
+# llama.cpp, cells of a context per sequence.
+CELLS = 256
 # Rounds of prompts without a new token, after which there is no more text to get.
 IDLE = 2
 
@@ -86,7 +90,10 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Tokens that the target said, and the hidden state that chose each, (n, width)."""
+    """Tokens that the target said, and the hidden state that chose each, (n, width).
+
+    The first token of a text is left out, as if it belonged to the prompt: the prompt's pass gives no state.
+    """
 
     tokens: NDArray[int64]
     states: NDArray[float32]
@@ -116,7 +123,7 @@ def fit(bench: Bench, wanted: Wanted) -> Fit:
         )
     started = monotonic()
     bench.session.progress("choosing the tokens to draft from")
-    ids = _vocabulary(output, texts, wanted.vocabulary, model.name)
+    ids = _vocabulary(output, texts, len(source.prompts.prompts), wanted.vocabulary, model.name)
     rows = output.take(ids)
     number = np.full(output.rows, -1, dtype=np.int64)
     number[ids] = np.arange(len(ids))
@@ -161,44 +168,48 @@ def _texts(bench: Bench, least: int) -> Iterator[_Text]:
 
     pair = Pair(bench, drafting=False)
     rig, settings = bench.session.rig, bench.settings
-    states = rig.context(pair.model, settings, "target", embeddings=True)
-    rig.check_states(states, pair.prompts[0][1][0], pair.model.name)
+    single = rig.context(pair.model, settings, "target", embeddings=True)
+    rig.check_states(single, pair.prompts[0][1][0], pair.model.name)
+    together = min(TOGETHER, len(pair.prompts))
+    # What a sequence gets of the context is rounded up to a multiple of 256 cells.
+    room = max(len(tokens) for _, tokens in pair.prompts) + settings.n_predict
+    wide = settings.merged(n_ctx=together * -(-room // CELLS) * CELLS)
+    states = rig.context(pair.model, wide, "texts", embeddings=True, sequences=together)
     found, idle = 0, 0
     with tempfile.TemporaryDirectory(prefix="specdec-states-") as folder:
         path = Path(folder) / "states.npy"
         for turn in counting():
             before = found
             sampling = None if turn == 0 else {**DRAWN, "seed": settings.seed + turn}
-            for name, tokens in pair.prompts:
-                bench.session.progress(f"text of {pair.model.name}: {found}/{least} tokens, {name}")
-                answer = pair.engine.request(
-                    "decode",
-                    context=pair.target.handle,
-                    tokens=tokens,
+            for first in range(0, len(pair.prompts), together):
+                bench.session.progress(f"text of {pair.model.name}: {found}/{least} tokens")
+                said = rig.engine.request(
+                    "texts",
+                    context=states.handle,
+                    prompts=[tokens for _, tokens in pair.prompts[first : first + together]],
                     n_predict=settings.n_predict,
                     sampling=sampling,
-                )
-                text = answer["tokens"]
-                pair.engine.request(
-                    "features", context=states.handle, tokens=tokens, text=text, path=str(path)
-                )
-                found += len(text)
-                yield _Text(np.array(text), np.load(path, allow_pickle=False))
+                    path=str(path),
+                )["texts"]
+                ends = np.cumsum([len(text) - 1 for text in said])
+                for text, part in zip(said, np.split(np.load(path, allow_pickle=False), ends), strict=False):
+                    found += len(part)
+                    yield _Text(np.array(text[1:], dtype=np.int64), part)
             idle = idle + 1 if found == before else 0
             if found >= least or idle >= IDLE:
                 return
 
 
-def _vocabulary(output: Matrix, texts: Sequence[_Text], size: int, name: str) -> NDArray[int64]:
-    """The tokens that the target is likeliest to say, ascending: by its text, and by its odds there.
+def _vocabulary(output: Matrix, texts: Sequence[_Text], greedy: int, size: int, name: str) -> NDArray[int64]:
+    """The tokens to draft from, ascending: what the target said, then by low number, where frequent ones are.
+
+    The first ``greedy`` texts are its first choices.
 
     Raises:
         BenchError: the output matrix doesn't choose what the target chose.
     """
     import numpy as np
 
-    # The first round of texts is greedy.
-    greedy = max(1, len(texts) // 2)
     states = np.concatenate([one.states for one in texts[:greedy]])[:SAMPLE]
     tokens = np.concatenate([one.tokens for one in texts[:greedy]])[:SAMPLE]
     logits = np.empty((len(states), output.rows), dtype=np.float32)
@@ -212,13 +223,11 @@ def _vocabulary(output: Matrix, texts: Sequence[_Text], size: int, name: str) ->
         )
     if size >= output.rows:
         return np.arange(output.rows)
-    logits -= logits.max(axis=1, keepdims=True)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(axis=1, keepdims=True)
-    score = logits.mean(axis=0)
     said, counts = np.unique(np.concatenate([one.tokens for one in texts]), return_counts=True)
-    score[said] += counts / counts.sum()
-    return np.sort(np.argpartition(-score, size - 1)[:size])
+    # Vocabularies are numbered as they were merged, the most frequent first.
+    score = np.zeros(output.rows)
+    score[said] = counts
+    return np.sort(np.argsort(-score, kind="stable")[:size])
 
 
 class _Heads:
@@ -246,14 +255,14 @@ class _Heads:
         tensors = {}
         for place in range(self._wanted.heads):
             self._bench.session.progress(f"fitting head {place + 1}/{self._wanted.heads}")
-            states, targets, held_out = [], [], []
+            states, later, held_out = [], [], []
             for number, one in enumerate(texts):
-                ahead = one.tokens[1 + place :]
+                ahead = one.states[1 + place :]
                 states.append(one.states[: len(ahead)])
-                targets.append(self._number[ahead])
+                later.append(ahead)
                 held_out.append(np.full(len(ahead), number % EVERY == EVERY - 1))
             block = fit_medusa(
-                np.concatenate(states), np.concatenate(targets), np.concatenate(held_out), self._rows
+                np.concatenate(states), np.concatenate(later), np.concatenate(held_out), self._rows
             )
             self._blocks.append(block)
             tensors[f"{place}.0.linear.weight"] = block.weight
@@ -274,7 +283,6 @@ class _Heads:
             np.concatenate([one.states[:-1] for one in long]),
             np.concatenate([self._embedded(one.tokens[:-1]) for one in long]),
             np.concatenate([one.states[1:] for one in long]),
-            np.concatenate([self._number[one.tokens[1:]] for one in long]),
             np.concatenate(held_out),
             self._rows,
         )

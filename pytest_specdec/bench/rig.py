@@ -221,10 +221,12 @@ class Rig:
         *,
         embeddings: bool = False,
         recurrent_snapshots: int = 0,
+        sequences: int = 1,
     ) -> Loaded:
         """A context of these settings over a model; target and draft have one each, also over one file.
 
         With ``embeddings`` every row of a pass gives its hidden state too; times are taken without.
+        ``sequences`` share n_ctx in equal parts.
         ``recurrent_snapshots`` is llama.cpp's ``n_rs_seq``: states that it keeps itself to roll back to.
         """
         self.hello()
@@ -251,6 +253,7 @@ class Rig:
             "flash_attn": settings.flash_attn,
             "swa_full": settings.swa_full,
             "n_rs_seq": recurrent_snapshots,
+            "n_seq_max": sequences,
         }
         identity = (role, str(model.path), *parameters.values())
         loaded = self._contexts.get(identity)

@@ -81,11 +81,14 @@ def read(path: Path) -> Heads:
 
 def write(path: Path, tensors: Tensors, origin: Mapping[str, str]) -> None:
     """Write heads; `origin` goes into the metadata. Raises `ModelError` where that can't be done."""
+    import numpy as np
     from safetensors.numpy import save_file
 
+    # An array in another order would be written as it lies in memory.
+    ordered = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     try:
         with replacing(path) as temporary:
-            save_file(tensors, temporary, metadata=dict(origin))
+            save_file(ordered, temporary, metadata=dict(origin))
     except OSError as error:
         raise ModelError(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -1,13 +1,15 @@
-"""Fitting heads: from hidden states that a model had to the tokens that it said later.
+"""Fitting heads: from hidden states that a model had to what it was about to say some tokens later.
 
 n samples of states of width d; `rows` is the output matrix (v, d), of all tokens or of those that heads
-choose from; a target is a row's number, or -1 for a token without one, which is left out. Everything is
-minimised by L-BFGS over whole batches and ends where the accuracy on samples held out for that stops rising.
+choose from. Heads learn the model's own odds there, softmax(rows @ its later state), rather than the token it
+said: a sample says more that way. Adam (Kingma and Ba 2015) over small batches; the epoch that agrees best on
+samples held out for that counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from typing import Any
@@ -25,14 +27,19 @@ if TYPE_CHECKING:
     Floats = NDArray[float32]
     Ints = NDArray[int64]
     Mask = NDArray[bool_]
+    # Numbers of samples -> the gradient by each parameter.
+    Gradient = Callable[[Ints], Sequence[NDArray[Any]]]
 
 
-ITERATIONS: Final = 60
-PATIENCE: Final = 8
+#: Adam's step, for inputs whose root mean square is 1; it falls to 0 over the epochs.
+STEP: Final = 5e-3
+EPOCHS: Final = 8
+BATCH: Final = 256
 #: Ridge penalties that are tried, as shares of the inputs' mean square.
 RIDGES: Final = (1e-3, 1e-2, 1e-1, 1.0)
 #: Weight of the features' squared error, as a share of their variance, beside the cross-entropy in nats.
 FEATURES: Final = 1.0
+_DECAYS: Final = (0.9, 0.999)
 _PART = 2048
 
 
@@ -49,6 +56,13 @@ class Block:
         found: Floats = states + inner * _sigmoid(inner)
         return found
 
+    def back(self, states: Floats, slope: Floats) -> tuple[Floats, Floats]:
+        """The gradient by weight @ x + bias, from that by the block's result; and the one by the states."""
+        inner = states @ self.weight.T + self.bias
+        gate = _sigmoid(inner)
+        through = (slope * gate * (1.0 + inner * (1.0 - gate))).astype(np.float32)
+        return through, slope + through @ self.weight
+
 
 @dataclass(frozen=True, slots=True)
 class Linear:
@@ -63,84 +77,70 @@ class Linear:
         return found
 
 
-def fit_medusa(states: Floats, targets: Ints, held_out: Mask, rows: Floats) -> Block:
-    """Fit one Medusa head with the output matrix given: cross-entropy of rows @ block(state)."""
+def fit_medusa(states: Floats, later: Floats, held_out: Mask, rows: Floats) -> Block:
+    """Fit one Medusa head: odds of rows @ block(state) to those of rows @ later."""
     width = states.shape[1]
-    known = targets >= 0
-    train, test = known & ~held_out, known & held_out
-    inputs, wanted = states[train], targets[train]
+    train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
+    block = Block(np.zeros((width, width), np.float32), np.zeros(width, np.float32))
+    wanted = likeliest(later[test], rows)
 
-    def split(flat: NDArray[Any]) -> Block:
-        values = flat.astype(np.float32)
-        return Block(values[: width * width].reshape(width, width), values[width * width :])
+    def gradient(chosen: Ints) -> Sequence[NDArray[Any]]:
+        given = states[chosen]
+        slope = _odds_slope(block(given), later[chosen], rows)
+        through, _ = block.back(given, slope)
+        return through.T @ given, through.sum(axis=0)
 
-    def loss(flat: NDArray[Any]) -> tuple[float, NDArray[Any]]:
-        block = split(flat)
-        inner = inputs @ block.weight.T + block.bias
-        gate = _sigmoid(inner)
-        value, slope = _cross_entropy(inputs + inner * gate, wanted, rows)
-        back = slope * _silu_slope(inner, gate)
-        return value, np.concatenate([(back.T @ inputs).ravel(), back.sum(axis=0)]).astype(np.float64)
+    def score() -> float:
+        return accuracy(block(states[test]), wanted, rows)
 
-    def score(flat: NDArray[Any]) -> float:
-        return accuracy(split(flat)(states[test]), targets[test], rows)
-
-    return split(_minimised(loss, np.zeros(width * width + width), score))
+    _adam([block.weight, block.bias], gradient, score, train, STEP / _size(states))
+    return block
 
 
 def fit_eagle(
-    states: Floats, embedded: Floats, following: Floats, targets: Ints, held_out: Mask, rows: Floats
+    states: Floats, embedded: Floats, following: Floats, held_out: Mask, rows: Floats
 ) -> tuple[Linear, Block]:
-    """Fit EAGLE's head: the state that follows one and a token's embedding, and the token chosen there.
+    """Fit EAGLE's head: the state that follows one and a token's embedding, and the odds there.
 
     Starts from the ridge regression of the features, and goes on with their squared error and the
     cross-entropy together, through a residual block behind it.
     """
     width = states.shape[1]
-    # Inputs of one size, so that one penalty fits both; folded into the weights at the end.
-    scale = np.float32(np.sqrt(np.mean(states**2) / max(float(np.mean(embedded**2)), 1e-30)))
+    train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
+    # Inputs of one size, so that one penalty and one step fit both; folded into the weights at the end.
+    scale = np.float32(_size(states) / max(_size(embedded), 1e-30))
     inputs = np.concatenate([embedded * scale, states], axis=1)
-    known = targets >= 0
-    train, test = known & ~held_out, known & held_out
-    first = max(
-        (_ridge(inputs[~held_out], following[~held_out], penalty) for penalty in RIDGES),
-        key=lambda one: accuracy(one(inputs[test]), targets[test], rows),
+    wanted = likeliest(following[test], rows)
+    linear = max(
+        (_ridge(inputs[train], following[train], penalty) for penalty in RIDGES),
+        key=lambda one: accuracy(one(inputs[test]), wanted, rows),
     )
-    given, wanted, next_states = inputs[train], targets[train], following[train]
+    block = Block(np.zeros((width, width), np.float32), np.zeros(width, np.float32))
     variance = max(float(np.var(following, axis=0).mean()), 1e-30)
-    ends = np.cumsum([2 * width * width, width, width * width, width])
 
-    def split(flat: NDArray[Any]) -> tuple[Linear, Block]:
-        linear, bias, weight, last = np.split(flat.astype(np.float32), ends[:-1])
-        return Linear(linear.reshape(width, 2 * width), bias), Block(weight.reshape(width, width), last)
-
-    def loss(flat: NDArray[Any]) -> tuple[float, NDArray[Any]]:
-        linear, block = split(flat)
+    def gradient(chosen: Ints) -> Sequence[NDArray[Any]]:
+        given, next_states = inputs[chosen], following[chosen]
         middle = linear(given)
-        inner = middle @ block.weight.T + block.bias
-        gate = _sigmoid(inner)
-        found = middle + inner * gate
-        value, slope = _cross_entropy(found, wanted, rows)
-        error = found - next_states
-        value += FEATURES * float(np.mean(error**2)) / variance
-        slope += (2.0 * FEATURES / (variance * error.size)) * error
-        back = slope * _silu_slope(inner, gate)
-        front = slope + back @ block.weight
-        parts = (front.T @ given, front.sum(axis=0), back.T @ middle, back.sum(axis=0))
-        return value, np.concatenate([part.ravel() for part in parts]).astype(np.float64)
+        found = block(middle)
+        slope = _odds_slope(found, next_states, rows)
+        slope += (found - next_states) * (2.0 * FEATURES / (variance * found.size))
+        through, front = block.back(middle, slope)
+        return front.T @ given, front.sum(axis=0), through.T @ middle, through.sum(axis=0)
 
-    def score(flat: NDArray[Any]) -> float:
-        linear, block = split(flat)
-        return accuracy(block(linear(inputs[test])), targets[test], rows)
+    def score() -> float:
+        return accuracy(block(linear(inputs[test])), wanted, rows)
 
-    start = np.concatenate([first.weight.ravel(), first.bias, np.zeros(width * width + width)])
-    linear, block = split(_minimised(loss, start.astype(np.float64), score))
+    parameters = [linear.weight, linear.bias, block.weight, block.bias]
+    _adam(parameters, gradient, score, train, STEP / _size(states))
     linear.weight[:, :width] *= scale
     return linear, block
 
 
 def accuracy(states: Floats, targets: Ints, rows: Floats, within: int = 1) -> float:
-    """The share of targets among the first ``within`` choices of rows @ state; 0 without samples."""
+    """The share of targets (rows' numbers; -1: none) among the first ``within`` choices of rows @ state.
+
+    0 without samples.
+    """
     right = 0
     for start in range(0, len(states), _PART):
         logits = states[start : start + _PART] @ rows.T
@@ -148,6 +148,41 @@ def accuracy(states: Floats, targets: Ints, rows: Floats, within: int = 1) -> fl
         own = np.where(wanted >= 0, logits[np.arange(len(wanted)), wanted], -np.inf)
         right += int(((logits > own[:, None]).sum(axis=1) < within)[wanted >= 0].sum())
     return right / len(states) if len(states) else 0.0
+
+
+def likeliest(states: Floats, rows: Floats) -> Ints:
+    """The first choice of rows @ state, shape (n,)."""
+    found = [
+        (states[start : start + _PART] @ rows.T).argmax(axis=1) for start in range(0, len(states), _PART)
+    ]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def _adam(
+    parameters: Sequence[Floats], gradient: Gradient, score: Callable[[], float], samples: Ints, step: float
+) -> None:
+    """Change the parameters in place; at the end they are those of the best epoch, or of the start."""
+    draw = np.random.default_rng(0)
+    first, second = ([np.zeros_like(one) for one in parameters] for _ in range(2))
+    best, kept = score(), [one.copy() for one in parameters]
+    size = min(BATCH, len(samples))
+    turn = 0
+    for epoch in range(EPOCHS):
+        order = draw.permutation(samples)
+        for start in range(0, len(order) - size + 1, size):
+            turn += 1
+            now = step * (1.0 - epoch / EPOCHS)
+            slopes = gradient(order[start : start + size])
+            for parameter, one, two, slope in zip(parameters, first, second, slopes, strict=True):
+                one += (1.0 - _DECAYS[0]) * (slope - one)
+                two += (1.0 - _DECAYS[1]) * (slope * slope - two)
+                mean, square = one / (1.0 - _DECAYS[0] ** turn), two / (1.0 - _DECAYS[1] ** turn)
+                parameter -= now * mean / (np.sqrt(square) + 1e-8)
+        found = score()
+        if found > best:
+            best, kept = found, [one.copy() for one in parameters]
+    for parameter, value in zip(parameters, kept, strict=True):
+        parameter[...] = value
 
 
 def _ridge(inputs: Floats, wanted: Floats, penalty: float) -> Linear:
@@ -159,54 +194,26 @@ def _ridge(inputs: Floats, wanted: Floats, penalty: float) -> Linear:
     return Linear(weight, (middle - weight @ means).astype(np.float32))
 
 
-def _cross_entropy(states: Floats, targets: Ints, rows: Floats) -> tuple[float, Floats]:
-    """Mean cross-entropy of softmax(rows @ state), nats, and its gradient by the states."""
-    total, slope = 0.0, np.empty_like(states)
-    for start in range(0, len(states), _PART):
-        part = slice(start, start + _PART)
-        logits = states[part] @ rows.T
-        logits -= logits.max(axis=1, keepdims=True)
-        at = np.arange(len(logits)), targets[part]
-        own = logits[at]
-        np.exp(logits, out=logits)
-        sums = logits.sum(axis=1, keepdims=True)
-        total += float((np.log(sums[:, 0]) - own).sum())
-        logits /= sums
-        logits[at] -= 1.0
-        slope[part] = logits @ rows / len(states)
-    return total / len(states), slope
+def _odds_slope(states: Floats, later: Floats, rows: Floats) -> Floats:
+    """The gradient by the states of the mean cross-entropy, in nats, of the odds of ``later`` to theirs."""
+    apart = (_odds(states, rows) - _odds(later, rows)) / len(states)
+    found: Floats = apart.astype(np.float32) @ rows
+    return found
 
 
-def _minimised(
-    loss: Callable[[NDArray[Any]], tuple[float, NDArray[Any]]],
-    start: NDArray[Any],
-    score: Callable[[NDArray[Any]], float],
-) -> NDArray[Any]:
-    """Where the score was best on the way down."""
-    from scipy.optimize import minimize
+def _odds(states: Floats, rows: Floats) -> Floats:
+    logits = states @ rows.T
+    logits -= logits.max(axis=1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=1, keepdims=True)
+    return logits
 
-    best, place, since = score(start), start, 0
 
-    def seen(flat: NDArray[Any]) -> None:
-        nonlocal best, place, since
-        now = score(flat)
-        if now > best:
-            best, place, since = now, flat.copy(), 0
-            return
-        since += 1
-        if since >= PATIENCE:
-            raise StopIteration
-
-    minimize(loss, start, jac=True, method="L-BFGS-B", callback=seen, options={"maxiter": ITERATIONS})
-    return place
+def _size(values: Floats) -> float:
+    return float(np.sqrt(np.mean(values**2)))
 
 
 def _sigmoid(values: Floats) -> Floats:
     with np.errstate(over="ignore"):
         found: Floats = (1.0 / (1.0 + np.exp(-values))).astype(np.float32)
-    return found
-
-
-def _silu_slope(inner: Floats, gate: Floats) -> Floats:
-    found: Floats = (gate * (1.0 + inner * (1.0 - gate))).astype(np.float32)
     return found

@@ -138,10 +138,12 @@ def test_a_folder_that_was_not_finished_is_written_again(tmp_path: Path, target:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
-    heads.write(path, medusa(), {"target": "tiny"})
+    tensors = {name: np.asfortranarray(array) for name, array in medusa().items()}
+    heads.write(path, tensors, {"target": "tiny"})
     found = heads.read(path)
     assert found.origin == {"target": "tiny"}
-    assert set(found.tensors) == set(medusa())
+    assert set(found.tensors) == set(tensors)
+    assert all((found.tensors[name] == tensors[name]).all() for name in tensors)
 
 
 @pytest.mark.parametrize(

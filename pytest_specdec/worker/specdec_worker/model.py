@@ -132,6 +132,7 @@ class Context:
         self.faults = faults
         self.n_batch = int(spec["n_batch"])
         self.swa_full = bool(spec["swa_full"])
+        self.n_sequences = int(spec.get("n_seq_max", 1))
         self.embeddings = self._can_embed = bool(spec["embeddings"])
         self.logits_apart = False
         self.mode = SEQ_RM
@@ -149,7 +150,7 @@ class Context:
                 "n_ctx": spec["n_ctx"],
                 "n_batch": self.n_batch,
                 "n_ubatch": spec["n_ubatch"],
-                "n_seq_max": 1,
+                "n_seq_max": self.n_sequences,
                 "n_threads": spec["n_threads"],
                 "n_threads_batch": spec["n_threads"],
                 "rope_scaling_type": -1,

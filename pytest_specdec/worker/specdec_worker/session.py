@@ -20,6 +20,7 @@ from specdec_worker import kernels
 from specdec_worker import passes
 from specdec_worker import probes
 from specdec_worker import text
+from specdec_worker import texts
 from specdec_worker.binding import lib
 from specdec_worker.drafts import source_of
 from specdec_worker.drafts.heads import Matrices
@@ -72,6 +73,7 @@ class Session:
             "agreement": self.agreement,
             "readable": self.readable,
             "features": self.features,
+            "texts": self.texts,
             "quantize": self.quantize,
             "memory": self.memory,
             "spent": self.spent,
@@ -250,6 +252,10 @@ class Session:
     def features(self, *, context: int, tokens: list[int], text: list[int], path: str) -> dict[str, Any]:
         """The hidden states of a given text."""
         return features.features(self._context(context), tokens, text, path)
+
+    def texts(self, *, context: int, **asked: Any) -> dict[str, Any]:
+        """Texts that the model says, many at a time."""
+        return texts.texts(self._context(context), **asked)
 
     def quantize(self, *, source: str, target: str, ftype: int, threads: int) -> dict[str, Any]:
         """Write a requantised copy."""
