@@ -23,6 +23,9 @@ PAIRS = {
 }
 LENGTHS = range(1, 9)
 PROMPTS = 50
+# Of a variation, but for one: the prompt goes in some twenty times per draft length.
+WORDS = 30
+LONG = 4
 
 FAULTS = (
     "rollback_short=1",
@@ -58,10 +61,11 @@ def variations() -> list[dict[str, str]]:
             ("end", " ".join(words[len(words) // 2 :]), "chat"),
             ("short", f"In one sentence: {own.text}", "chat"),
             ("twice", f"{' '.join(words[:12])}\n{' '.join(words[:12])}\n{' '.join(words[:6])}", "raw"),
-            ("joined", f"{own.text}\n\n{other.text}", "chat"),
+            ("joined", f"{' '.join(words[-WORDS // 2 :])}\n\n{other.text}", "chat"),
             (turned, own.text, turned),
         ):
-            made.append({"id": f"{own.id}-{way}", "kind": own.kind, "text": text, "template": template})
+            cut = text if len(made) == LONG else " ".join(text.split()[:WORDS])
+            made.append({"id": f"{own.id}-{way}", "kind": own.kind, "text": cut, "template": template})
     return made[: PROMPTS - len(shipped)]
 
 

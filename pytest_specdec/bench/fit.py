@@ -109,6 +109,7 @@ def fit(bench: Bench, wanted: Wanted) -> Fit:
 
     if bench.settings.samples:
         raise BenchError("heads are tried on greedy text: leave temperature and repeat_penalty as they are")
+    heads.require()
     started = monotonic()
     source = bench.with_settings(prompts=wanted.texts, method="ngram", heads=None)
     model = bench.session.rig.target(bench.settings)
@@ -212,10 +213,13 @@ def _vocabulary(output: Matrix, texts: Sequence[_Text], greedy: int, size: int, 
 
     states = np.concatenate([one.states for one in texts[:greedy]])[:SAMPLE]
     tokens = np.concatenate([one.tokens for one in texts[:greedy]])[:SAMPLE]
-    logits = np.empty((len(states), output.rows), dtype=np.float32)
+    highest, chosen = np.full(len(states), -np.inf), np.zeros(len(states), dtype=np.int64)
     for start, part in output.parts():
-        logits[:, start : start + len(part)] = states @ part.T
-    own = float((logits.argmax(axis=1) == tokens).mean())
+        logits = states @ part.T
+        found = logits.max(axis=1)
+        chosen = np.where(found > highest, start + logits.argmax(axis=1), chosen)
+        highest = np.maximum(found, highest)
+    own = float((chosen == tokens).mean())
     if own < OWN_CHOICE:
         raise BenchError(
             f"{name}: its output matrix chooses the target's own token at {own:.0%} of {len(tokens)} places "

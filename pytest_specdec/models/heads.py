@@ -79,6 +79,14 @@ def read(path: Path) -> Heads:
     return heads
 
 
+def require() -> None:
+    """Raise `ModelError` where the package that reads and writes heads is absent."""
+    try:
+        import safetensors  # noqa: F401
+    except ImportError as error:
+        raise ModelError("heads need safetensors; run: pip install 'pytest-specdec[heads]'") from error
+
+
 def write(path: Path, tensors: Tensors, origin: Mapping[str, str]) -> None:
     """Write heads; `origin` goes into the metadata. Raises `ModelError` where that can't be done."""
     import numpy as np
@@ -272,11 +280,10 @@ def _load(path: Path) -> tuple[Tensors, Mapping[str, str]]:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
     if magic.startswith(_PICKLES):
         raise ModelError(f"{path} is a pickle: reading it could run any code, so it isn't read; {_CONVERT}")
-    try:
-        from safetensors import SafetensorError
-        from safetensors import safe_open
-    except ImportError as error:
-        raise ModelError("heads need safetensors; run: pip install 'pytest-specdec[heads]'") from error
+    require()
+    from safetensors import SafetensorError
+    from safetensors import safe_open
+
     try:
         with safe_open(path, framework="np") as file:
             origin, names = file.metadata() or {}, list(file.keys())

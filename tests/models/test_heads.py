@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,15 @@ def test_a_pickle_is_not_read(tmp_path: Path) -> None:
         ):
             heads.read(path)
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path, medusa())
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(
+        ModelError, match=r"heads need safetensors; run: pip install 'pytest-specdec\[heads\]'"
+    ):
+        heads.read(path)
 
 
 def test_damage_is_told(tmp_path: Path) -> None:

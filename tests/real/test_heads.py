@@ -169,10 +169,11 @@ def test_eagle_leans_on_token_and_state(tiny: Make, tmp_path: Path) -> None:
     assert run.drafted > 0
 
 
+@pytest.mark.parametrize("kind", ["llama", "gemma3", "qwen2vl", "mamba"])
 @pytest.mark.parametrize("method", ["medusa", "eagle"])
-def test_speculation_with_heads_is_lossless(tiny: Make, tmp_path: Path, method: str) -> None:
+def test_speculation_with_heads_is_lossless(tiny: Make, tmp_path: Path, method: str, kind: str) -> None:
     tensors = still() if method == "medusa" else copying()
-    verdict = lossless(tiny(method=method, heads=saved(tmp_path, tensors), n_predict=24).exactness(3))
+    verdict = lossless(tiny(kind, method=method, heads=saved(tmp_path, tensors), n_predict=24).exactness(3))
     assert verdict.outcome is Outcome.PASS, verdict.because
 
 
@@ -280,6 +281,8 @@ def test_heads_that_cannot_be_used_are_told(tiny: Make, tmp_path: Path) -> None:
         tiny(method="eagle", heads=path).speculate()
     with pytest.raises(BenchError, match="say method=medusa or method=eagle"):
         tiny(heads=path).speculate()
+    with pytest.raises(BenchError, match="gives no hidden state beside the logits of this model"):
+        tiny("lfm2", method="medusa", heads=path).speculate()
     other = tiny_models.write("llama", tmp_path / "wide.gguf", width=128)
     with pytest.raises(ModelError, match=r"hidden states of width 64, and .* has 128"):
         tiny(target=str(other), method="medusa", heads=path).speculate()
