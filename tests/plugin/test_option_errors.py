@@ -11,7 +11,7 @@ BAD = {
     "k": ("three", "must be a whole number, not 'three'"),
     "n_ctx": ("0", "must be at least 1, not 0"),
     "seed": ("4294967296", "must be at most 4294967295, not 4294967296"),
-    "method": ("magic", "must be one of auto, two-model, ngram, oracle, not 'magic'"),
+    "method": ("magic", "must be one of auto, two-model, ngram, medusa, eagle, oracle, not 'magic'"),
     "swa_full": ("perhaps", "must be true or false, not 'perhaps'"),
     "sizes": ("1-", "must be sizes such as '1-12,16', not '1-'"),
     "budget": ("0", "must be above 0, not 0"),
