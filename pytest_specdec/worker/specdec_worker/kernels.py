@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from specdec_worker.errors import Refused
-from specdec_worker.features import gives_no_logits
+from specdec_worker.hidden import gives_no_logits
 from specdec_worker.model import Context
 
 

@@ -13,9 +13,9 @@ from specdec_worker import binding
 from specdec_worker import draws
 from specdec_worker import exact
 from specdec_worker import faults
-from specdec_worker import features
 from specdec_worker import forced
 from specdec_worker import generate
+from specdec_worker import hidden
 from specdec_worker import kernels
 from specdec_worker import passes
 from specdec_worker import probes
@@ -72,7 +72,6 @@ class Session:
             "forced": self.forced,
             "agreement": self.agreement,
             "readable": self.readable,
-            "features": self.features,
             "texts": self.texts,
             "quantize": self.quantize,
             "memory": self.memory,
@@ -247,11 +246,7 @@ class Session:
 
     def readable(self, *, context: int, token: int) -> dict[str, Any]:
         """Whether hidden states can be read."""
-        return features.readable(self._context(context), token)
-
-    def features(self, *, context: int, tokens: list[int], text: list[int], path: str) -> dict[str, Any]:
-        """The hidden states of a given text."""
-        return features.features(self._context(context), tokens, text, path)
+        return hidden.readable(self._context(context), token)
 
     def texts(self, *, context: int, **asked: Any) -> dict[str, Any]:
         """Texts that the model says, many at a time."""
