@@ -24,7 +24,7 @@ from pytest_specdec.settings import Settings
 HERE = Path(__file__).parent
 
 # Tiny models on one thread, counters: two of these files may run at a time.
-SHARING = ("test_deaths.py", "test_drafts.py", "test_sampling.py", "test_structure.py")
+SHARING = ("test_deaths.py", "test_drafts.py", "test_heads.py", "test_sampling.py", "test_structure.py")
 SMOLLM2 = {"target": "smollm2-135m", "draft": "requantize:Q2_K"}
 GEMMA = {"target": "gemma-3-270m"}
 RULES = conditions.RULES
