@@ -11,7 +11,6 @@ from itertools import count as counting
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
-from typing import Any
 
 from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.procedures import Pair
@@ -26,10 +25,11 @@ from pytest_specdec.models.matrices import output_matrix
 
 
 if TYPE_CHECKING:
-    from numpy import float32
     from numpy import int64
     from numpy.typing import NDArray
 
+    from pytest_specdec.bench.heads import Maker
+    from pytest_specdec.bench.heads import Text
     from pytest_specdec.bench.session import Bench
 
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 TOGETHER = 16
 # How texts are drawn after each prompt's greedy one.
 DRAWN = {"temperature": 0.8, "top_k": 50, "top_p": 0.95, "min_p": 0.0, "repeat_penalty": 1.0}
-# Every so many texts one is held out from fitting, to end it in time.
-EVERY = 8
 # States that the vocabulary is chosen by, and the share of them whose token the output matrix must choose.
 SAMPLE = 512
 OWN_CHOICE = 0.9
@@ -88,17 +86,6 @@ class Fit:
     fit_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """Tokens that the target said, and the hidden state that chose each, (n, width).
-
-    The first token of a text is left out, as if it belonged to the prompt: the prompt's pass gives no state.
-    """
-
-    tokens: NDArray[int64]
-    states: NDArray[float32]
-
-
 def fit(bench: Bench, wanted: Wanted) -> Fit:
     """Fit heads, write them, and try them on the prompts of these settings.
 
@@ -106,6 +93,9 @@ def fit(bench: Bench, wanted: Wanted) -> Fit:
         BenchError: the settings sample, texts are too short, or hidden states or output matrix can't be used.
     """
     import numpy as np
+
+    from pytest_specdec.bench.heads import EagleMaker
+    from pytest_specdec.bench.heads import MedusaMaker
 
     if bench.settings.samples:
         raise BenchError("heads are tried on greedy text: leave temperature and repeat_penalty as they are")
@@ -128,7 +118,12 @@ def fit(bench: Bench, wanted: Wanted) -> Fit:
     rows = output.take(ids)
     number = np.full(output.rows, -1, dtype=np.int64)
     number[ids] = np.arange(len(ids))
-    made = _Heads(bench, wanted, Matrix(model.path, EMBEDDING), rows, number)
+    progress = bench.session.progress
+    made: Maker
+    if wanted.method == "medusa":
+        made = MedusaMaker(rows, number, wanted.heads, progress)
+    else:
+        made = EagleMaker(Matrix(model.path, EMBEDDING), rows, number, bench.settings.k, progress)
     tensors = made.fitted(texts)
     if len(ids) < output.rows:
         tensors["d2t"] = ids - np.arange(len(ids))
@@ -160,22 +155,23 @@ def fit(bench: Bench, wanted: Wanted) -> Fit:
     )
 
 
-def _texts(bench: Bench, least: int) -> Iterator[_Text]:
+def _texts(bench: Bench, least: int) -> Iterator[Text]:
     """What the target says after every prompt, with its hidden states: greedy first, then drawn.
 
     Ends with the round of prompts that reaches ``least`` tokens.
     """
     import numpy as np
 
+    from pytest_specdec.bench.heads import Text
+
     pair = Pair(bench, drafting=False)
     rig, settings = bench.session.rig, bench.settings
-    single = rig.context(pair.model, settings, "target", embeddings=True)
-    rig.check_states(single, pair.prompts[0][1][0], pair.model.name)
     together = min(TOGETHER, len(pair.prompts))
     # What a sequence gets of the context is rounded up to a multiple of 256 cells.
     room = max(len(tokens) for _, tokens in pair.prompts) + settings.n_predict
     wide = settings.merged(n_ctx=together * -(-room // CELLS) * CELLS)
     states = rig.context(pair.model, wide, "texts", embeddings=True, sequences=together)
+    rig.check_states(states, pair.prompts[0][1][0], pair.model.name)
     found, idle = 0, 0
     with tempfile.TemporaryDirectory(prefix="specdec-states-") as folder:
         path = Path(folder) / "states.npy"
@@ -195,13 +191,13 @@ def _texts(bench: Bench, least: int) -> Iterator[_Text]:
                 ends = np.cumsum([len(text) - 1 for text in said])
                 for text, part in zip(said, np.split(np.load(path, allow_pickle=False), ends), strict=False):
                     found += len(part)
-                    yield _Text(np.array(text[1:], dtype=np.int64), part)
+                    yield Text(np.array(text[1:], dtype=np.int64), part)
             idle = idle + 1 if found == before else 0
             if found >= least or idle >= IDLE:
                 return
 
 
-def _vocabulary(output: Matrix, texts: Sequence[_Text], greedy: int, size: int, name: str) -> NDArray[int64]:
+def _vocabulary(output: Matrix, texts: Sequence[Text], greedy: int, size: int, name: str) -> NDArray[int64]:
     """The tokens to draft from, ascending: what the target said, then by low number, where frequent ones are.
 
     The first ``greedy`` texts are its first choices.
@@ -232,99 +228,3 @@ def _vocabulary(output: Matrix, texts: Sequence[_Text], greedy: int, size: int, 
     score = np.zeros(output.rows)
     score[said] = counts
     return np.sort(np.argsort(-score, kind="stable")[:size])
-
-
-class _Heads:
-    """Heads in the making, and what they would draft."""
-
-    def __init__(
-        self, bench: Bench, wanted: Wanted, embedding: Matrix, rows: NDArray[float32], number: NDArray[int64]
-    ) -> None:
-        self._bench = bench
-        self._wanted = wanted
-        self._embedding = embedding
-        self._rows = rows
-        self._number = number
-        self._blocks: list[Any] = []
-
-    def fitted(self, texts: Sequence[_Text]) -> dict[str, Any]:
-        """Fit, and return the tensors by the layout's names."""
-        return self._medusa(texts) if self._wanted.method == "medusa" else self._eagle(texts)
-
-    def _medusa(self, texts: Sequence[_Text]) -> dict[str, Any]:
-        import numpy as np
-
-        from pytest_specdec.theory.heads import fit_medusa
-
-        tensors = {}
-        for place in range(self._wanted.heads):
-            self._bench.session.progress(f"fitting head {place + 1}/{self._wanted.heads}")
-            states, later, held_out = [], [], []
-            for number, one in enumerate(texts):
-                ahead = one.states[1 + place :]
-                states.append(one.states[: len(ahead)])
-                later.append(ahead)
-                held_out.append(np.full(len(ahead), number % EVERY == EVERY - 1))
-            block = fit_medusa(
-                np.concatenate(states), np.concatenate(later), np.concatenate(held_out), self._rows
-            )
-            self._blocks.append(block)
-            tensors[f"{place}.0.linear.weight"] = block.weight
-            tensors[f"{place}.0.linear.bias"] = block.bias
-        return tensors
-
-    def _eagle(self, texts: Sequence[_Text]) -> dict[str, Any]:
-        import numpy as np
-
-        from pytest_specdec.theory.heads import fit_eagle
-
-        self._bench.session.progress("fitting the head")
-        long = [one for one in texts if len(one.tokens) > 1]
-        held_out = [
-            np.full(len(one.tokens) - 1, number % EVERY == EVERY - 1) for number, one in enumerate(long)
-        ]
-        linear, block = fit_eagle(
-            np.concatenate([one.states[:-1] for one in long]),
-            np.concatenate([self._embedded(one.tokens[:-1]) for one in long]),
-            np.concatenate([one.states[1:] for one in long]),
-            np.concatenate(held_out),
-            self._rows,
-        )
-        self._blocks = [linear, block]
-        return {
-            "fc.weight": linear.weight,
-            "fc.bias": linear.bias,
-            "0.linear.weight": block.weight,
-            "0.linear.bias": block.bias,
-        }
-
-    def _embedded(self, tokens: NDArray[int64]) -> NDArray[float32]:
-        import numpy as np
-
-        kinds, where = np.unique(tokens, return_inverse=True)
-        found: NDArray[float32] = self._embedding.take(kinds)[where]
-        return found
-
-    def ranks(self, text: _Text) -> Iterator[tuple[int, ...]]:
-        """For each state, the rank of the token at every place that heads draft; 0: it can't be drafted."""
-        import numpy as np
-
-        places = self._wanted.heads if self._wanted.method == "medusa" else self._bench.settings.k
-        count = len(text.tokens) - places
-        if count < 1:
-            return
-        found = np.zeros((count, places), dtype=np.int64)
-        states = text.states[:count]
-        for place in range(places):
-            if self._wanted.method == "medusa":
-                ahead = self._blocks[place](states)
-            else:
-                linear, block = self._blocks
-                before = self._embedded(text.tokens[place : place + count])
-                ahead = states = block(linear(np.concatenate([before, states], axis=1)))
-            wanted = self._number[text.tokens[1 + place : 1 + place + count]]
-            logits = ahead @ self._rows.T
-            own = logits[np.arange(count), wanted]
-            found[:, place] = np.where(wanted >= 0, 1 + (logits > own[:, None]).sum(axis=1), 0)
-        for row in found.tolist():
-            yield tuple(row)

@@ -30,5 +30,16 @@ def number(given: str, *, above: float = -math.inf, low: float = -math.inf) -> f
     return value
 
 
+def count(given: str, told: str = "a whole number") -> int:
+    """Read a whole number, 1 or more.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none; the message says what is `told`.
+    """
+    if not given.isascii() or not given.isdigit() or int(given) < 1:
+        raise argparse.ArgumentTypeError(f"must be {told}, 1 or more, not {given!r}")
+    return int(given)
+
+
 def _ratio(given: str) -> float:
     return number(given, above=1.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from dataclasses import replace
 from typing import Any
 
 from pytest_specdec.checks.conditions import disturbed
@@ -14,7 +13,7 @@ from pytest_specdec.cli import USAGE
 from pytest_specdec.cli.arguments import add_ratio
 from pytest_specdec.cli.measuring import add_options
 from pytest_specdec.cli.measuring import attempt
-from pytest_specdec.cli.measuring import given
+from pytest_specdec.cli.measuring import settled
 from pytest_specdec.cli.measuring import tell
 from pytest_specdec.measurements import VerifyCurve
 from pytest_specdec.reports import text
@@ -72,12 +71,11 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
     Raises:
         ValueError: a value doesn't fit.
     """
-    settings = Settings().merged(target=arguments.model, **given(arguments, RUN))
+    settings = settled(arguments, RUN, SESSION, target=arguments.model)
     largest = max(settings.sizes)
-    settings = settings.merged(
+    return settings.merged(
         n_batch=max(settings.n_batch, largest), n_ctx=max(settings.n_ctx, settings.depth + largest)
     )
-    return replace(settings, **given(arguments, SESSION))
 
 
 def lines(result: Result) -> list[str]:

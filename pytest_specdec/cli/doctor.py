@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from dataclasses import replace
 from typing import Any
 
 from pytest_specdec.checks.structure import untold_probes
@@ -15,7 +14,7 @@ from pytest_specdec.cli import UNDECIDED
 from pytest_specdec.cli import USAGE
 from pytest_specdec.cli.measuring import add_options
 from pytest_specdec.cli.measuring import attempt
-from pytest_specdec.cli.measuring import given
+from pytest_specdec.cli.measuring import settled
 from pytest_specdec.cli.measuring import tell
 from pytest_specdec.measurements import Structure
 from pytest_specdec.reports import text
@@ -94,7 +93,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
         raise ValueError(
             "no target model: give --target PATH, and --draft PATH where a draft model is in use"
         )
-    return replace(Settings().merged(**given(arguments, RUN)), **given(arguments, SESSION))
+    return settled(arguments, RUN, SESSION)
 
 
 def measure(settings: Settings, progress: Callable[[str], None] | None = None) -> Result:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -13,13 +12,13 @@ from typing import Any
 
 from pytest_specdec.cli import OK
 from pytest_specdec.cli import USAGE
+from pytest_specdec.cli.arguments import count
 from pytest_specdec.cli.measuring import add_options
 from pytest_specdec.cli.measuring import attempt
-from pytest_specdec.cli.measuring import given
+from pytest_specdec.cli.measuring import settled
 from pytest_specdec.cli.measuring import tell
 from pytest_specdec.models.errors import ModelError
 from pytest_specdec.models.heads import METHODS
-from pytest_specdec.settings import Settings
 
 
 if TYPE_CHECKING:
@@ -69,14 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: fitting, a set that comes with the package)",
     )
     parser.add_argument(
-        "--tokens", type=_size, default=TOKENS, metavar="N", help=f"tokens to fit on (default: {TOKENS})"
+        "--tokens", type=count, default=TOKENS, metavar="N", help=f"tokens to fit on (default: {TOKENS})"
     )
     parser.add_argument(
-        "--heads", type=_size, default=HEADS, metavar="N", help=f"Medusa heads (default: {HEADS})"
+        "--heads", type=count, default=HEADS, metavar="N", help=f"Medusa heads (default: {HEADS})"
     )
     parser.add_argument(
         "--vocabulary",
-        type=_size,
+        type=count,
         default=VOCABULARY,
         metavar="N",
         help="likeliest tokens that heads choose from: a whole output matrix may cost more than it brings "
@@ -105,8 +104,7 @@ def make(arguments: argparse.Namespace, progress: Callable[[str], None] | None =
     from pytest_specdec.theory.steps import find_steps
     from pytest_specdec.theory.tree import best_shapes
 
-    settings = Settings(rootdir=Path.cwd()).merged(**given(arguments, RUN))
-    settings = replace(settings, **given(arguments, SESSION))
+    settings = settled(arguments, RUN, SESSION, rootdir=Path.cwd())
     if not settings.target:
         raise ValueError("--target is missing: the model to fit heads for, a path or a name")
     path = Path(arguments.output or f"{arguments.method}.safetensors").expanduser().absolute()
@@ -188,9 +186,3 @@ def to_json(result: Result) -> dict[str, Any]:
         "ranks": [list(row) for row in fit.ranks],
         "shapes": shapes,
     }
-
-
-def _size(given: str) -> int:
-    if not given.isascii() or not given.isdigit() or int(given) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more, not {given!r}")
-    return int(given)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -15,7 +14,7 @@ from pytest_specdec.cli import UNDECIDED
 from pytest_specdec.cli import USAGE
 from pytest_specdec.cli.measuring import add_options
 from pytest_specdec.cli.measuring import attempt
-from pytest_specdec.cli.measuring import given
+from pytest_specdec.cli.measuring import settled
 from pytest_specdec.cli.measuring import tell
 from pytest_specdec.measurements import DepthMap
 from pytest_specdec.measurements import KernelMap
@@ -79,12 +78,11 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
     Raises:
         ValueError: a value doesn't fit.
     """
-    settings = Settings().merged(target=arguments.model, **given(arguments, RUN))
+    settings = settled(arguments, RUN, SESSION, target=arguments.model)
     largest, deepest = max(settings.map_sizes), max(settings.map_depths)
-    settings = settings.merged(
+    return settings.merged(
         n_batch=max(settings.n_batch, largest), n_ctx=max(settings.n_ctx, deepest + largest)
     )
-    return replace(settings, **given(arguments, SESSION))
 
 
 def measure(model: str, settings: Settings, progress: Callable[[str], None] | None = None) -> Result:

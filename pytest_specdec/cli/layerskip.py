@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict
 from dataclasses import dataclass
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
@@ -15,10 +14,11 @@ from typing import Any
 from pytest_specdec.cli import OK
 from pytest_specdec.cli import UNDECIDED
 from pytest_specdec.cli import USAGE
+from pytest_specdec.cli.arguments import count
 from pytest_specdec.cli.arguments import number
 from pytest_specdec.cli.measuring import add_options
 from pytest_specdec.cli.measuring import attempt
-from pytest_specdec.cli.measuring import given
+from pytest_specdec.cli.measuring import settled
 from pytest_specdec.cli.measuring import tell
 from pytest_specdec.models.cache import cache_dir
 from pytest_specdec.models.cache import replacing
@@ -110,8 +110,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
     Raises:
         ValueError: a value doesn't fit.
     """
-    settings = Settings().merged(target=arguments.model, **given(arguments, RUN))
-    return replace(settings, **given(arguments, SESSION))
+    return settled(arguments, RUN, SESSION, target=arguments.model)
 
 
 def make(arguments: argparse.Namespace, progress: Callable[[str], None] | None = None) -> Result:
@@ -230,6 +229,4 @@ def to_json(result: Result) -> dict[str, Any]:
 
 
 def _count(given: str) -> int:
-    if not given.isascii() or not given.isdigit() or int(given) < 1:
-        raise argparse.ArgumentTypeError(f"must be a number of blocks, 1 or more, not {given!r}")
-    return int(given)
+    return count(given, "a number of blocks")

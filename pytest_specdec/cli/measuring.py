@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from typing import TextIO
 from typing import TypeVar
@@ -17,6 +19,7 @@ from pytest_specdec.cli.output import show
 from pytest_specdec.reports.terminal import Progress
 from pytest_specdec.settings import OPTIONS
 from pytest_specdec.settings import Option
+from pytest_specdec.settings import Settings
 
 
 T = TypeVar("T")
@@ -44,6 +47,23 @@ def given(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]
     """Return those options that the command line has; repeatable ones checked as a whole."""
     found = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     return {name: OPTIONS[name].kind.check(value) for name, value in found.items()}
+
+
+def settled(
+    arguments: argparse.Namespace,
+    run: Iterable[str],
+    session: Iterable[str],
+    *,
+    rootdir: Path | None = None,
+    **named: Any,
+) -> Settings:
+    """Turn the command line's options into settings: of runs, of the session, and those `named` here.
+
+    Raises:
+        ValueError: a value doesn't fit.
+    """
+    base = Settings() if rootdir is None else Settings(rootdir=rootdir)
+    return replace(base.merged(**named, **given(arguments, run)), **given(arguments, session))
 
 
 def attempt(command: str, measure: Callable[[Callable[[str], None]], T]) -> T | None:

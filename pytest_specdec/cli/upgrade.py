@@ -17,7 +17,7 @@ from pytest_specdec.cli import UNDECIDED
 from pytest_specdec.cli import USAGE
 from pytest_specdec.cli.measuring import add_options
 from pytest_specdec.cli.measuring import attempt
-from pytest_specdec.cli.measuring import given
+from pytest_specdec.cli.measuring import settled
 from pytest_specdec.cli.measuring import tell
 from pytest_specdec.settings import Settings
 from pytest_specdec.values import Number
@@ -126,8 +126,7 @@ def asked(arguments: argparse.Namespace) -> Ask:
             "nothing tells the arms apart: give --from PYTHON (the build in use), or --to PYTHON, "
             "--to-env K=V or --to-param K=V"
         )
-    base = Settings(rootdir=Path.cwd()).merged(**given(arguments, RUN))
-    base = replace(base, **given(arguments, ("timeout", "alpha")))
+    base = settled(arguments, RUN, ("timeout", "alpha"), rootdir=Path.cwd())
     arms = {}
     for word in ("old", "new"):
         python = getattr(arguments, word)

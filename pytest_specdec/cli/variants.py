@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
@@ -15,9 +14,8 @@ from pytest_specdec.cli import REGRESSION
 from pytest_specdec.cli import USAGE
 from pytest_specdec.cli.measuring import add_options
 from pytest_specdec.cli.measuring import attempt
-from pytest_specdec.cli.measuring import given
+from pytest_specdec.cli.measuring import settled
 from pytest_specdec.cli.measuring import tell
-from pytest_specdec.settings import Settings
 
 
 if TYPE_CHECKING:
@@ -97,8 +95,7 @@ def measure(arguments: argparse.Namespace, progress: Callable[[str], None] | Non
     from pytest_specdec.checks.exactness import lossless
     from pytest_specdec.checks.variants import account
 
-    settings = Settings(rootdir=Path.cwd()).merged(**given(arguments, RUN))
-    settings = replace(settings, **given(arguments, SESSION))
+    settings = settled(arguments, RUN, SESSION, rootdir=Path.cwd())
     if not settings.target:
         raise ValueError("--target is missing: the model that drafts are for, a path or a name")
     found = []

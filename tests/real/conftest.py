@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 from collections.abc import Callable
@@ -25,6 +26,7 @@ HERE = Path(__file__).parent
 
 # Tiny models on one thread, counters: two of these files may run at a time.
 SHARING = ("test_deaths.py", "test_drafts.py", "test_heads.py", "test_sampling.py", "test_structure.py")
+TEXTS = ("the dog bit a man", "a kitten is in the garden", "we dance and they dine", "one two three one two")
 SMOLLM2 = {"target": "smollm2-135m", "draft": "requantize:Q2_K"}
 GEMMA = {"target": "gemma-3-270m"}
 RULES = conditions.RULES
@@ -53,6 +55,14 @@ def _shared_cache(model_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a busy machine decide: these tests compare ratios and leave room for noise."""
     monkeypatch.setattr(conditions, "RULES", ())
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    """A file of four short texts for tiny models."""
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps({"text": text, "template": "raw"}) + "\n" for text in TEXTS))
+    return path
 
 
 @pytest.fixture

@@ -19,19 +19,11 @@ from tests import tiny_models
 
 
 Make = Callable[..., Bench]
-TEXTS = ("the dog bit a man", "a kitten is in the garden", "we dance and they dine", "one two three one two")
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return tiny_models.write("llama", tmp_path / "llama.gguf")
-
-
-@pytest.fixture
-def prompts(tmp_path: Path) -> Path:
-    path = tmp_path / "prompts.jsonl"
-    path.write_text("".join(json.dumps({"text": text, "template": "raw"}) + "\n" for text in TEXTS))
-    return path
 
 
 @pytest.fixture

@@ -28,14 +28,6 @@ from tests import tiny_models
 
 Make = Callable[..., Bench]
 WIDTH = 64
-TEXTS = ("the dog bit a man", "a kitten is in the garden", "we dance and they dine", "one two three one two")
-
-
-@pytest.fixture
-def prompts(tmp_path: Path) -> Path:
-    path = tmp_path / "prompts.jsonl"
-    path.write_text("".join(json.dumps({"text": text, "template": "raw"}) + "\n" for text in TEXTS))
-    return path
 
 
 @pytest.fixture
@@ -291,7 +283,7 @@ def test_heads_that_cannot_be_used_are_told(tiny: Make, tmp_path: Path) -> None:
 def test_heads_in_a_measurement_have_a_key_of_their_own(tiny: Make, tmp_path: Path) -> None:
     made = tiny(method="medusa", heads=saved(tmp_path, still()))
     before = made.key("speculative")
-    made.settings.merged(heads=saved(tmp_path, still(2)))
+    saved(tmp_path, still(2))
     assert made.key("speculative") != before
     assert "heads=" in before
     assert "heads=" not in made.key("decode")

@@ -18,7 +18,7 @@ def readable(context: Context, token: int) -> Dict[str, Any]:
     logits = not gives_no_logits(context, token)
     hidden = context.hidden(0) is not None
     context.clear()
-    return {"hidden": hidden, "logits": logits, "width": context.model.n_hidden}
+    return {"hidden": hidden, "logits": logits}
 
 
 def gives_no_logits(context: Context, token: int) -> bool:
