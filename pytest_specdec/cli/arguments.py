@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
+import tempfile
+from pathlib import Path
+
+from pytest_specdec.models.errors import ModelError
 
 
 def add_ratio(parser: argparse.ArgumentParser) -> None:
@@ -43,3 +47,25 @@ def count(given: str, told: str = "a whole number") -> int:
 
 def _ratio(given: str) -> float:
     return number(given, above=1.0)
+
+
+def check_output(path: Path, source: Path) -> None:
+    """Try whether a file can be written before minutes go into what it is to hold; nothing is left there.
+
+    Directories that are missing will be made.
+
+    Raises `ModelError` where it can't, and where it is the model that it is made from, or no regular file.
+    """
+    if path.is_dir():
+        raise ModelError(f"{path} is a directory; give -o the name of a file in it")
+    if path.exists():
+        if not path.is_file():
+            raise ModelError(f"{path} is not a regular file; give -o another name")
+        if path.samefile(source):
+            raise ModelError(f"{path} is the target itself; give -o another name")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ModelError(f"cannot write {path}: {error.strerror or error}") from error

@@ -14,6 +14,7 @@ from typing import Any
 from pytest_specdec.cli import OK
 from pytest_specdec.cli import UNDECIDED
 from pytest_specdec.cli import USAGE
+from pytest_specdec.cli.arguments import check_output
 from pytest_specdec.cli.arguments import count
 from pytest_specdec.cli.arguments import number
 from pytest_specdec.cli.measuring import add_options
@@ -46,22 +47,25 @@ BUDGET_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A search's result, the copy's measured draft cost c, and the share of bytes that it reads."""
+    """A search's result, and the copy's measured draft cost c."""
 
     search: Search
     cost: float
-    share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The copy: its file and size in bytes, which of the target's blocks it has, and how they were found."""
+    """The copy: its file and size in bytes, which of the target's blocks it has, and how they were found.
+
+    `shared` is the part of the target's bytes that one of its passes reads.
+    """
 
     model: str
     path: Path
     size: int
     kept: tuple[int, ...]
     blocks: int
+    shared: float
     found: Found | None = None
 
     @property
@@ -121,24 +125,26 @@ def make(arguments: argparse.Namespace, progress: Callable[[str], None] | None =
     blocks = facts.layers
     if blocks is None:
         raise ModelError(f"{target.path} doesn't say how many blocks it has; choose another model")
+    path = None
+    if arguments.output is not None:
+        path = Path(arguments.output).expanduser()
+        check_output(path, target.path)
     found = None
     if arguments.search is None:
         argument = str(arguments.keep) if arguments.skip is None else f"skip={arguments.skip}"
     else:
-        found = _search(settings, arguments.search, arguments.budget, target.path, progress)
+        found = _search(settings, arguments.search, arguments.budget, progress)
         argument = canonical(found.search.kept, blocks)
     kept = kept_blocks(argument, blocks)
-    if arguments.output is None:
+    if path is None:
         path = layerskipped(target, argument, blocks, write_layers, cache_dir()).path
     else:
-        path = Path(arguments.output).expanduser()
         _write(target.path, path, kept)
-    return Result(arguments.model, path, path.stat().st_size, kept, blocks, found)
+    shared = weights(target.path).share(kept)
+    return Result(arguments.model, path, path.stat().st_size, kept, blocks, shared, found)
 
 
-def _search(
-    settings: Settings, count: int, budget_s: float, target: Path, progress: Callable[[str], None] | None
-) -> Found:
+def _search(settings: Settings, count: int, budget_s: float, progress: Callable[[str], None] | None) -> Found:
     from pytest_specdec.bench.session import BenchSession
     from pytest_specdec.theory.stats import hodges_lehmann
 
@@ -151,14 +157,10 @@ def _search(
     finally:
         session.close()
     c = math.exp(hodges_lehmann(cost.log_ratios()))
-    return Found(search, c, weights(target).share(search.kept))
+    return Found(search, c)
 
 
 def _write(source: Path, path: Path, kept: tuple[int, ...]) -> None:
-    if path.exists() and path.samefile(source):
-        raise ModelError(f"{path} is the target itself; give -o another name")
-    if path.is_dir():
-        raise ModelError(f"{path} is a directory; give -o the name of a file in it")
     try:
         with replacing(path) as temporary:
             write_layers(source, temporary, kept)
@@ -174,6 +176,12 @@ def lines(result: Result) -> list[str]:
         f"{result.path}: blocks {ranges(result.kept)} of {result.model}, {len(result.kept)} of "
         f"{result.blocks} ({share:.0%}), {result.size / 1e6:.1f} MB",
         f"as a draft of this target: {result.draft}",
+        f"draft cost c is measured by: specdec variants --target {result.model} --draft {result.draft}"
+        if result.found is None
+        else f"draft cost c = {result.found.cost:.2f}: one-token passes, copy ÷ target, measured in turn",
+        f"computed, not measured: with weights and cache shared with the target, c ≈ {result.shared:.2f} = "
+        f"bytes of ({len(result.kept)} blocks + output head) ÷ ({result.blocks} blocks + output head), and "
+        "neither the copy's memory nor its prefill",
     ]
 
 
@@ -197,10 +205,6 @@ def _found_lines(found: Found) -> list[str]:
         f"  {first}  keeping the first {count}, without {ranges(range(count, search.blocks))}",
         f"  {search.itself:.2f}  the target in the same batches",
         f"{search.copies} copies in {search.seconds:.0f} s",
-        f"draft cost c = {found.cost:.2f}: one-token passes, copy ÷ target, measured in turn",
-        "computed, not measured: with weights and cache shared with the target, "
-        f"c ≈ {found.share:.2f} = bytes of ({count} blocks + output head) ÷ ({search.blocks} blocks + output "
-        "head), and neither the copy's memory nor its prefill",
     ]
 
 
@@ -214,6 +218,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "blocks": result.blocks,
         "kept": list(result.kept),
         "share": len(result.kept) / result.blocks,
+        "draft_cost_if_shared": {"computed": result.shared, "measured": None},
     }
     if result.found is not None:
         search = result.found.search
@@ -224,7 +229,6 @@ def to_json(result: Result) -> dict[str, Any]:
             "stopped": search.stopped,
         }
         data["draft_cost"] = result.found.cost
-        data["draft_cost_if_shared"] = {"computed": result.found.share, "measured": None}
     return data
 
 
