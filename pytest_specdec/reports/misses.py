@@ -21,8 +21,8 @@ OFTEN: Final = 1 / 3
 FEWEST: Final = 10
 
 
-def miss_lines(run: SpeculativeRun) -> list[str]:
-    """Return what the rejections of a run say; nothing where none are known.
+def miss_lines(run: SpeculativeRun, *, drawn: bool = False) -> list[str]:
+    """Return what the rejections of a run say; nothing where none are known. `drawn`: tokens were drawn.
 
     The gap is a difference of log-probabilities at temperature 1, so exp(-gap) is how much likelier the
     chosen token was.
@@ -39,7 +39,10 @@ def miss_lines(run: SpeculativeRun) -> list[str]:
         f"among its five likeliest in {five}; half as likely as the chosen one or more in {near} "
         f"(median gap {text.number(median(miss.gap for miss in misses))} nats)"
     ]
-    return [*lines, _longer(run), _sampler(near, count)] if count >= FEWEST else lines
+    if count < FEWEST:
+        return lines
+    # Whether drawing would help is a question to greedy decoding.
+    return [*lines, _longer(run), *([] if drawn else [_sampler(near, count)])]
 
 
 def _longer(run: SpeculativeRun) -> str:

@@ -182,8 +182,9 @@ def speculate(
         verify_ms.append(context.decode([first, *draft], "all"))
         right, bonus = _judged(context, choose, text, draft, source.odds)
         source.verified(context, right)
+        miss = None
         if right < len(draft):
-            misses.append(_miss(context, len(drafted), right, draft[right]))
+            miss = _miss(context, len(drafted), right, draft[right], bonus)
         if right < len(draft) and faults.accept_extra:
             right = min(len(draft), right + faults.accept_extra)
             bonus = context.best(right)
@@ -203,6 +204,8 @@ def speculate(
                 cut = row < right
                 right = min(right, row + 1)
                 break
+        if miss is not None and not cut:
+            misses.append(miss)
         drafted.append(len(draft))
         accepted.append(right)
         _take_back(context, base + 1 + right)
@@ -251,8 +254,8 @@ def _forward_ms(context: Context, source: Source) -> float:
     return context.forward_ms + source.forward_ms
 
 
-def _miss(context: Context, turn: int, row: int, token: int) -> dict[str, Any]:
-    """How far a rejected token was from being right: its rank, and how far its logit lies under the best.
+def _miss(context: Context, turn: int, row: int, token: int, chosen: int) -> dict[str, Any]:
+    """How far a rejected token was from being right: its rank, and how far its logit lies under the chosen.
 
     A difference of logits is one of log-probabilities at temperature 1.
     """
@@ -262,7 +265,7 @@ def _miss(context: Context, turn: int, row: int, token: int) -> dict[str, Any]:
     found = {
         "round": turn,
         "rank": 1 + int((logits > own).sum()),
-        "gap": float(logits.max() - own),
+        "gap": float(logits[chosen] - own),
     }
     context.sampling_ms += (time.perf_counter() - start) * 1000.0
     return found

@@ -21,17 +21,21 @@ class Ngram(Source):
         self._indexed = 0
 
     def begin(self, prompt: list[int]) -> None:
-        """Start over with a prompt."""
+        """Start over with a prompt, and index it: that is prefill, and no part of a draft's cost."""
         self._clear()
+        self._index(prompt)
 
-    def propose(self, tokens: list[int], k: int) -> list[int]:
-        """At most k tokens after ``tokens``."""
+    def _index(self, tokens: list[int]) -> None:
         last = len(tokens) - 1
         for end in range(self._indexed, last):
             for n, table in self._after.items():
                 if end + 1 >= n:
                     table[tuple(tokens[end + 1 - n : end + 1])] = end + 1
         self._indexed = max(self._indexed, last)
+
+    def propose(self, tokens: list[int], k: int) -> list[int]:
+        """At most k tokens after ``tokens``."""
+        self._index(tokens)
         for n in reversed(self._sizes):
             start = self._after[n].get(tuple(tokens[-n:]))
             if start is not None:
