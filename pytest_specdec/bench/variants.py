@@ -11,11 +11,18 @@ from pytest_specdec.bench.accounts import mean_depth
 from pytest_specdec.bench.accounts import widths_of
 from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.errors import NotMeasured
+from pytest_specdec.bench.session import Bench
 from pytest_specdec.bench.session import BenchSession
 from pytest_specdec.measurements import Exactness
 from pytest_specdec.measurements import Variant
+from pytest_specdec.models.find import parse
+from pytest_specdec.models.layers import kept_blocks
+from pytest_specdec.models.layers import weights
 from pytest_specdec.settings import Settings
 from pytest_specdec.verdict import Verdict
+
+
+_UNTRIED = "was not asked for, or tokens are drawn, which lossless() doesn't judge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,7 @@ def measure(
 ) -> Variant:
     """Measure one variant: acceptance, T(N) where it was verified, speed, memory and exactness.
 
-    ``lossless`` judges exactness; without it, that is left out.
+    ``lossless`` judges exactness; without it, and where tokens are drawn, that is left out.
 
     Raises:
         BenchError: the prompts end before a round of speculation, or what a bench raises.
@@ -44,7 +51,8 @@ def measure(
     try:
         bench = session.bench(settings)
         run = bench.speculate()
-        widths = sorted({1} | widths_of(run.speculations))
+        # One size is no curve.
+        widths = sorted({1, 2} | widths_of(run.speculations))
         if not run.rounds:
             raise BenchError("the prompts end before a round of speculation: choose longer ones (--prompts)")
         depth = mean_depth(run.speculations)
@@ -54,7 +62,7 @@ def measure(
             memory = bench.memory()
         except NotMeasured:
             memory = None
-        verdict = None if lossless is None else lossless(bench.exactness())
+        verdict = None if lossless is None or settings.samples else lossless(bench.exactness())
         return Variant(
             name=asked.name,
             method=bench.method,
@@ -64,7 +72,16 @@ def measure(
             speed=speed,
             memory=memory,
             lossless="not measured" if verdict is None else verdict.outcome.value,
-            lossless_because="" if verdict is None else verdict.because,
+            lossless_because=_UNTRIED if verdict is None else verdict.because,
+            shared=_shared(bench),
         )
     finally:
         session.close()
+
+
+def _shared(bench: Bench) -> float | None:
+    draft = bench.settings.draft
+    if bench.method != "two-model" or not draft or parse(draft).scheme != "layerskip":
+        return None
+    read = weights(bench.session.rig.target(bench.settings).path)
+    return read.share(kept_blocks(parse(draft).argument, len(read.blocks)))

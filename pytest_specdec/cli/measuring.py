@@ -71,7 +71,7 @@ def attempt(command: str, measure: Callable[[Callable[[str], None]], T]) -> T | 
     progress = Progress(_writer(sys.stderr), terminal=sys.stderr.isatty())
     try:
         result = measure(progress)
-    except _errors() as error:
+    except errors() as error:
         progress.clear()
         print(f"specdec {command}: {error}", file=sys.stderr)
         return None
@@ -93,7 +93,8 @@ def tell(
         show(lines(result))
 
 
-def _errors() -> tuple[type[Exception], ...]:
+def errors() -> tuple[type[Exception], ...]:
+    """What measuring raises where models, settings or the build don't do."""
     from pytest_specdec.bench.errors import BenchError
     from pytest_specdec.bench.errors import NotMeasured
     from pytest_specdec.bench.prompts import PromptError

@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 
 from pytest_specdec.cli import OK
 from pytest_specdec.cli import REGRESSION
+from pytest_specdec.cli import UNDECIDED
 from pytest_specdec.cli import USAGE
 from pytest_specdec.cli.measuring import add_options
 from pytest_specdec.cli.measuring import attempt
+from pytest_specdec.cli.measuring import errors
 from pytest_specdec.cli.measuring import settled
 from pytest_specdec.cli.measuring import tell
 
@@ -21,9 +24,17 @@ from pytest_specdec.cli.measuring import tell
 if TYPE_CHECKING:
     from pytest_specdec.bench.variants import Asked
     from pytest_specdec.measurements import Variant
+    from pytest_specdec.models.find import ModelRef
     from pytest_specdec.reports.variants import Account
 
-    Found = list[tuple[Variant, Account]]
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Variants with their accounts, and the names of those that couldn't be measured, with the reason."""
+
+    found: list[tuple[Variant, Account]]
+    failed: list[tuple[str, str]]
+    drawn: bool
 
 
 RUN = (
@@ -79,52 +90,84 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure every variant and print. Exit codes: 0 fine, 1 one is not lossless, 3 usage."""
-    found = attempt("variants", lambda progress: measure(arguments, progress))
-    if found is None:
+    """Measure every variant and print.
+
+    Exit codes: 0 fine, 1 one is not lossless, 2 one could not be measured, 3 usage, or none could.
+    """
+    result = attempt("variants", lambda progress: measure(arguments, progress))
+    if result is None:
         return USAGE
+    tell(result, lines, to_json, as_json=arguments.json)
+    if any(variant.lossless == "fail" for variant, _ in result.found):
+        return REGRESSION
+    if result.failed:
+        return UNDECIDED if result.found else USAGE
+    return OK
+
+
+def lines(result: Result) -> list[str]:
+    """Return what the terminal shows."""
     from pytest_specdec.reports.variants import variant_lines
 
-    tell(found, variant_lines, to_json, as_json=arguments.json)
-    return REGRESSION if any(variant.lossless == "fail" for variant, _ in found) else OK
+    return variant_lines(result.found, result.failed, drawn=result.drawn)
 
 
-def measure(arguments: argparse.Namespace, progress: Callable[[str], None] | None = None) -> Found:
-    """Measure every variant that is asked for, one after the other; raises what the bench does."""
+def measure(arguments: argparse.Namespace, progress: Callable[[str], None] | None = None) -> Result:
+    """Measure every variant that is asked for, one after the other; what one can't do ends only that one.
+
+    Raises what files of heads and a target do that can't be used.
+    """
     from pytest_specdec.bench.variants import measure as one
     from pytest_specdec.checks.exactness import lossless
     from pytest_specdec.checks.variants import account
+    from pytest_specdec.models.find import resolve
 
     settings = settled(arguments, RUN, SESSION, rootdir=Path.cwd())
     if not settings.target:
         raise ValueError("--target is missing: the model that drafts are for, a path or a name")
-    found = []
-    for asked in variants(arguments.draft, arguments.heads, oracle=arguments.oracle):
-        variant = one(settings, asked, lossless if arguments.exact else None, progress)
-        found.append((variant, account(variant)))
-    return found
+    target = resolve(settings.target)
+    found, failed = [], []
+    for asked in variants(target, arguments.draft, arguments.heads, oracle=arguments.oracle):
+        try:
+            variant = one(settings, asked, lossless if arguments.exact else None, progress)
+        except errors() as error:
+            failed.append((asked.name, str(error)))
+        else:
+            found.append((variant, account(variant)))
+    return Result(found, failed, settings.samples)
 
 
-def variants(drafts: list[str], files: list[str], *, oracle: bool) -> list[Asked]:
+def variants(target: ModelRef, drafts: list[str], files: list[str], *, oracle: bool) -> list[Asked]:
     """Prompt lookup, every draft model, all heads, the oracle where it is wanted.
+
+    Heads that say they were fitted for another file have that in their name.
 
     Raises `ModelError` for a file of heads that can't be read.
     """
     from pytest_specdec.bench.variants import Asked
+    from pytest_specdec.models.cache import cache_dir
+    from pytest_specdec.models.cache import sha256_of
     from pytest_specdec.models.heads import read
 
+    own = target.sha256 or sha256_of(target.path, cache_dir())
     asked = [Asked("prompt lookup", {"method": "ngram"})]
     asked += [Asked(draft, {"method": "two-model", "draft": draft}) for draft in drafts]
     for name in files:
         path = Path(name).expanduser().absolute()
-        method = read(path).method
-        asked.append(Asked(f"{method} {path.name}", {"method": method, "heads": str(path)}))
+        heads = read(path)
+        told = f"{heads.method} {path.name}"
+        if heads.origin.get("sha256", own) != own:
+            told += f", fitted for {heads.origin.get('target', 'another file')}"
+        asked.append(Asked(told, {"method": heads.method, "heads": str(path)}))
     return [*asked, Asked("oracle", {"method": "oracle"})] if oracle else asked
 
 
-def to_json(found: Found) -> dict[str, Any]:
+def to_json(result: Result) -> dict[str, Any]:
     """Return every variant's account and its raw measurements, in builtin types."""
-    return {"variants": [{**variant.to_json(), "account": _account(one)} for variant, one in found]}
+    return {
+        "variants": [{**variant.to_json(), "account": _account(one)} for variant, one in result.found],
+        "failed": [{"name": name, "because": because} for name, because in result.failed],
+    }
 
 
 def _account(one: Account) -> dict[str, Any]:
@@ -138,6 +181,7 @@ def _account(one: Account) -> dict[str, Any]:
         **values,
         "predicted": one.predicted,
         "free": one.free,
+        "shared": one.shared,
         "acceptance": acceptance,
         "measured": measured,
     }

@@ -34,8 +34,8 @@ class Account:
 
     `draft_ms` is per drafted token, None where nothing was drafted; `c` that over T(1); `verify_ms` the mean
     of T(N) over the rounds' widths N; `predicted` the speedup by yield, drafting and verifying alone, `free`
-    the same with drafts for nothing; `measured` is the speedup and its one-sided bounds. What it lacks of
-    `predicted` is overhead.
+    the same with drafts for nothing, `shared` with those of blocks that the target shares, None for others;
+    `measured` is the speedup and its one-sided bounds. What it lacks of `predicted` is overhead.
     """
 
     acceptance: Acceptance | None
@@ -45,11 +45,17 @@ class Account:
     verify_ms: float
     predicted: float
     free: float
+    shared: float | None
     measured: tuple[float, float, float] | None
 
 
-def variant_lines(found: Sequence[tuple[Variant, Account]]) -> list[str]:
-    """Return the table, and below it what breaks each variant and how near its rejections were."""
+def variant_lines(
+    found: Sequence[tuple[Variant, Account]], failed: Sequence[tuple[str, str]] = (), *, drawn: bool = False
+) -> list[str]:
+    """Return the table, and below it what breaks each variant and how near its rejections were.
+
+    `failed` are names of variants that could not be measured, and why; `drawn` says that tokens were drawn.
+    """
     header = [
         "variant",
         "k",
@@ -65,16 +71,28 @@ def variant_lines(found: Sequence[tuple[Variant, Account]]) -> list[str]:
         "lossless",
     ]
     rows = [_row(variant, account) for variant, account in found]
-    lines = text.table(header, rows, left=(0, 11))
+    lines = text.table(header, rows, left=(0, 11)) if rows else []
     for variant, account in found:
         lines += ["", f"{variant.name}:", f"  accepted by position: {_positions(account)}"]
         lines.append(f"  breaks on: {BREAKS.get(_source(variant), '-')}")
+        longest = max((n for one in variant.run.speculations for n in one.drafted), default=0)
+        if longest < variant.k:
+            lines.append(
+                f"  drafts were at most {text.plural(longest, 'token')} long, of the {variant.k} asked for"
+            )
+        if account.shared is not None and variant.shared is not None:
+            lines.append(
+                "  computed, not measured: with weights and cache shared with the target, c ≈ "
+                f"{text.number(variant.shared)} and a speedup of {text.number(account.shared)}x"
+            )
         # What the oracle drafts wrongly is made up.
         if variant.method != "oracle":
-            lines += [f"  {line}" for line in miss_lines(variant.run)]
+            lines += [f"  {line}" for line in miss_lines(variant.run, drawn=drawn)]
         if variant.lossless == "fail":
             lines.append(f"  not lossless: {variant.lossless_because}")
-    return lines
+    for name, because in failed:
+        lines += ["", f"{name}: not measured: {because}"]
+    return lines[1:] if lines and not lines[0] else lines
 
 
 def _row(variant: Variant, account: Account) -> list[str]:

@@ -139,3 +139,44 @@ def test_variants_are_told_side_by_side(
 def test_variants_without_a_target_say_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["variants"]) == 3
     assert "--target is missing" in capsys.readouterr().err
+
+
+def test_a_variant_that_cannot_be_measured_ends_only_itself(
+    tmp_path: Path, model: Path, prompts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A missing draft and one with too many blocks; prompt lookup that finds nothing is measured too."""
+    arguments = [
+        *("variants", "--target", str(model), "--draft", str(tmp_path / "absent.gguf")),
+        *("--draft", "layerskip:99", "--draft", "layerskip:1", "--ngram-min", "9", "--ngram-max", "9"),
+        *("--prompts", str(prompts), "--threads", "1", "--n-predict", "12", "--n-ctx", "512"),
+    ]
+    assert main([*arguments, "--json", "--no-lossless"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in told["variants"]] == ["prompt lookup", "layerskip:1"]
+    assert [one["name"] for one in told["failed"]] == [str(tmp_path / "absent.gguf"), "layerskip:99"]
+    assert told["variants"][0]["account"]["c"] is None
+    assert 0 < told["variants"][1]["shared"] < 1
+    assert told["variants"][1]["account"]["shared"] > 0
+    assert main([*arguments, "--no-lossless"]) == 2
+    words = capsys.readouterr().out
+    assert "nothing was drafted" in words
+    assert "layerskip:99: not measured: " in words
+    assert "computed, not measured: with weights and cache shared with the target, c ≈ " in words
+    broken = ["variants", "--target", str(model), "--prompts", str(prompts), "--n-ctx", "32"]
+    assert main(broken) == 3
+    assert "prompt lookup: not measured: prompt " in capsys.readouterr().out
+
+
+def test_variants_are_measured_with_draws_too(
+    model: Path, prompts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [
+        *("variants", "--target", str(model), "--draft", "layerskip:1", "--temperature", "0.8"),
+        *("--prompts", str(prompts), "--threads", "1", "--n-predict", "12", "--n-ctx", "512"),
+    ]
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["variants"]
+    assert {one["method"]: one["lossless"] for one in found} == {
+        "ngram": "not measured",
+        "two-model": "not measured",
+    }
