@@ -18,13 +18,15 @@ from pytest_specdec.checks.accounts import ledger_table
 from pytest_specdec.checks.exactness import lossless
 from pytest_specdec.checks.speed import answer
 from pytest_specdec.checks.speed import min_speedup
+from pytest_specdec.cli.fit import HEADS
+from pytest_specdec.cli.fit import TOKENS
+from pytest_specdec.cli.fit import VOCABULARY
 from pytest_specdec.reports.fit import position_line
 from pytest_specdec.settings import Settings
 from pytest_specdec.verdict import Outcome
 
 
 TARGETS = ("smollm2-135m", "gemma-3-270m")
-LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8)
 Make = Callable[..., Bench]
 
 
@@ -48,7 +50,7 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Fit]
         if (target, method) not in known:
             folder = tmp_path_factory.mktemp("heads")
             session = BenchSession(Settings(rootdir=folder))
-            wanted = Wanted(method, "fitting", 8000, 3, 4096, folder / "heads.safetensors")
+            wanted = Wanted(method, "fitting", TOKENS, HEADS, VOCABULARY, folder / "heads.safetensors")
             try:
                 known[target, method] = session.bench(session.settings.merged(target=target)).fit(wanted)
             finally:

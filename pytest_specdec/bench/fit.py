@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from pytest_specdec.bench.accounts import mean_depth
 from pytest_specdec.bench.errors import BenchError
 from pytest_specdec.bench.procedures import Pair
 from pytest_specdec.measurements import SpeculativeRun
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_specdec.bench.heads import Maker
     from pytest_specdec.bench.heads import Text
+    from pytest_specdec.bench.rig import Loaded
     from pytest_specdec.bench.session import Bench
 
 
@@ -39,6 +40,8 @@ TOGETHER = 16
 DRAWN = {"temperature": 0.8, "top_k": 50, "top_p": 0.95, "min_p": 0.0, "repeat_penalty": 1.0}
 # States that the vocabulary is chosen by, and the share of them whose token the output matrix must choose.
 SAMPLE = 512
+# Tokens without which there is nothing to fit.
+FEWEST = 2 * SAMPLE
 OWN_CHOICE = 0.9
 # Batch sizes that a tree of drafts may have.
 ROWS = tuple(range(1, 10))
@@ -66,8 +69,9 @@ class Fit:
 
     ``fitted`` tokens in ``texts`` texts; ``rows`` of the target's ``vocabulary`` tokens can be drafted, and
     ``covered`` is the share of the held-out tokens among them. ``run`` speculates on the held-out prompts,
-    ``constant`` is the share of their most frequent token. ``ranks[j][i]`` is the place in the head's order
-    that the right token had i places ahead of position j; 0 where it can't be drafted. ``curve`` has T(N).
+    ``constant`` is the acceptance at position 1 of always drafting their most frequent token. ``ranks[j][i]``
+    is the place in the head's order that the right token had i places ahead of position j; 0 where it can't
+    be drafted. ``curve`` has T(N).
     """
 
     method: str
@@ -96,29 +100,39 @@ def fit(bench: Bench, wanted: Wanted) -> Fit:
 
     from pytest_specdec.bench.heads import EagleMaker
     from pytest_specdec.bench.heads import MedusaMaker
+    from pytest_specdec.theory.heads import constant_acceptance
 
     if bench.settings.samples:
         raise BenchError("heads are tried on greedy text: leave temperature and repeat_penalty as they are")
     heads.require()
-    started = monotonic()
     source = bench.with_settings(prompts=wanted.texts, method="ngram", heads=None)
+    plain = bench.with_settings(method="ngram", heads=None)
+    known = {prompt.text for prompt in source.prompts.prompts}
+    both = [prompt.id for prompt in plain.prompts.prompts if prompt.text in known]
+    if both:
+        raise BenchError(
+            f"prompt {both[0]!r} is among those to fit on and among those to try heads on: give others to "
+            "--texts or --prompts"
+        )
+    started = monotonic()
+    progress = bench.session.progress
+    said = _greedy(plain)
     model = bench.session.rig.target(bench.settings)
     output = output_matrix(model.path)
     texts = list(_texts(source, wanted.tokens))
     fitted = sum(len(one.tokens) for one in texts)
     text_s = monotonic() - started
-    if fitted < 2 * SAMPLE:
+    if fitted < FEWEST or len({one.prompt for one in texts if len(one.tokens) > 1}) < 2:
         raise BenchError(
-            f"{wanted.texts}: the target says {fitted} tokens after these prompts, and heads need "
-            f"{2 * SAMPLE} at least; give more prompts (--texts), or raise --tokens or n_predict"
+            f"{wanted.texts}: the target says {fitted} tokens after these prompts, and heads need {FEWEST} "
+            "at least, after two prompts or more; give more prompts (--texts), or raise --tokens or n_predict"
         )
     started = monotonic()
-    bench.session.progress("choosing the tokens to draft from")
+    progress("choosing the tokens to draft from")
     ids = _vocabulary(output, texts, len(source.prompts.prompts), wanted.vocabulary, model.name)
     rows = output.take(ids)
     number = np.full(output.rows, -1, dtype=np.int64)
     number[ids] = np.arange(len(ids))
-    progress = bench.session.progress
     made: Maker
     if wanted.method == "medusa":
         made = MedusaMaker(rows, number, wanted.heads, progress)
@@ -131,12 +145,9 @@ def fit(bench: Bench, wanted: Wanted) -> Fit:
     heads.write(wanted.path, tensors, {"method": wanted.method, "target": model.name, "sha256": origin})
     fit_s = monotonic() - started
 
-    bench.session.progress("the target's own text on the prompts held out")
-    plain = bench.with_settings(method="ngram", heads=None)
-    said = list(_texts(plain, 0))
-    tried = bench.with_settings(method=wanted.method, heads=str(wanted.path))
+    run = bench.with_settings(method=wanted.method, heads=str(wanted.path)).speculate()
+    at_depth = plain.with_settings(sizes=",".join(map(str, ROWS)), depth=mean_depth(run.speculations))
     every = np.concatenate([one.tokens for one in said])
-    sizes = ",".join(map(str, ROWS))
     return Fit(
         method=wanted.method,
         path=wanted.path,
@@ -146,32 +157,48 @@ def fit(bench: Bench, wanted: Wanted) -> Fit:
         rows=len(ids),
         vocabulary=output.rows,
         covered=float((number[every] >= 0).mean()),
-        constant=max(Counter(every.tolist()).values()) / len(every),
-        run=tried.speculate(),
+        constant=constant_acceptance([one.tokens.tolist() for one in said]),
+        run=run,
         ranks=tuple(row for one in said for row in made.ranks(one)),
-        curve=plain.with_settings(sizes=sizes).verify_curve(),
+        curve=at_depth.verify_curve(),
         text_s=text_s,
         fit_s=fit_s,
     )
 
 
+def _greedy(bench: Bench) -> list[Text]:
+    """The target's own text on the prompts held out."""
+    said = list(_texts(bench, 0))
+    if not any(len(one.tokens) for one in said):
+        raise BenchError("the target ends its text at once after every prompt to try heads on: give others")
+    return said
+
+
 def _texts(bench: Bench, least: int) -> Iterator[Text]:
     """What the target says after every prompt, with its hidden states: greedy first, then drawn.
 
-    Ends with the round of prompts that reaches ``least`` tokens.
+    Every prompt's greedy text is among them; drawn ones end with ``least`` tokens in all.
     """
-    import numpy as np
-
-    from pytest_specdec.bench.heads import Text
-
     pair = Pair(bench, drafting=False)
     rig, settings = bench.session.rig, bench.settings
-    together = min(TOGETHER, len(pair.prompts))
+    together = min(TOGETHER, len(pair.prompts), settings.n_batch)
     # What a sequence gets of the context is rounded up to a multiple of 256 cells.
     room = max(len(tokens) for _, tokens in pair.prompts) + settings.n_predict
     wide = settings.merged(n_ctx=together * -(-room // CELLS) * CELLS)
     states = rig.context(pair.model, wide, "texts", embeddings=True, sequences=together)
     rig.check_states(states, pair.prompts[0][1][0], pair.model.name)
+    try:
+        yield from _rounds(bench, pair, states, together, least)
+    finally:
+        rig.release(states)
+
+
+def _rounds(bench: Bench, pair: Pair, states: Loaded, together: int, least: int) -> Iterator[Text]:
+    import numpy as np
+
+    from pytest_specdec.bench.heads import Text
+
+    settings = bench.settings
     found, idle = 0, 0
     with tempfile.TemporaryDirectory(prefix="specdec-states-") as folder:
         path = Path(folder) / "states.npy"
@@ -179,8 +206,10 @@ def _texts(bench: Bench, least: int) -> Iterator[Text]:
             before = found
             sampling = None if turn == 0 else {**DRAWN, "seed": settings.seed + turn}
             for first in range(0, len(pair.prompts), together):
-                bench.session.progress(f"text of {pair.model.name}: {found}/{least} tokens")
-                said = rig.engine.request(
+                if turn and found >= least:
+                    return
+                bench.session.progress(f"text of {pair.model.name}: {found} of {max(least, found)} tokens")
+                said = pair.engine.request(
                     "texts",
                     context=states.handle,
                     prompts=[tokens for _, tokens in pair.prompts[first : first + together]],
@@ -189,9 +218,10 @@ def _texts(bench: Bench, least: int) -> Iterator[Text]:
                     path=str(path),
                 )["texts"]
                 ends = np.cumsum([len(text) - 1 for text in said])
-                for text, part in zip(said, np.split(np.load(path, allow_pickle=False), ends), strict=False):
+                parts = np.split(np.load(path, allow_pickle=False), ends)
+                for prompt, (text, part) in enumerate(zip(said, parts, strict=False), first):
                     found += len(part)
-                    yield Text(np.array(text[1:], dtype=np.int64), part)
+                    yield Text(prompt, np.array(text[1:], dtype=np.int64), part)
             idle = idle + 1 if found == before else 0
             if found >= least or idle >= IDLE:
                 return
@@ -209,6 +239,8 @@ def _vocabulary(output: Matrix, texts: Sequence[Text], greedy: int, size: int, n
 
     states = np.concatenate([one.states for one in texts[:greedy]])[:SAMPLE]
     tokens = np.concatenate([one.tokens for one in texts[:greedy]])[:SAMPLE]
+    if not len(tokens):
+        raise BenchError(f"{name} ends its greedy text at once after every prompt to fit on: give others")
     highest, chosen = np.full(len(states), -np.inf), np.zeros(len(states), dtype=np.int64)
     for start, part in output.parts():
         logits = states @ part.T

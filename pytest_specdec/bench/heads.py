@@ -30,17 +30,19 @@ if TYPE_CHECKING:
     Floats = NDArray[float32]
 
 
-# Every so many texts one is held out from fitting, to end it in time.
+# Of every so many prompts one is held out from fitting, to end it in time.
 EVERY = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Tokens that the target said, and the hidden state that chose each, (n, width).
+    """Tokens that the target said after a prompt, and the hidden state that chose each, (n, width).
 
+    Prompts are numbered.
     The first token of a text is left out, as if it belonged to the prompt: the prompt's pass gives no state.
     """
 
+    prompt: int
     tokens: NDArray[int64]
     states: Floats
 
@@ -63,8 +65,11 @@ class Maker:
         """Fit, and return the tensors by the layout's names."""
         raise NotImplementedError
 
-    def ahead(self, place: int, states: Floats, before: NDArray[int64]) -> tuple[Floats, Floats]:
-        """For states of ``place`` and the token behind each: those to go on with, those that choose."""
+    def ahead(self, place: int, states: Floats, before: NDArray[int64]) -> tuple[Floats, Floats, Floats]:
+        """For states of ``place`` and the token behind each: states to go on with, and what chooses.
+
+        What chooses are other states and an output matrix.
+        """
         raise NotImplementedError
 
     def ranks(self, text: Text) -> Iterator[tuple[int, ...]]:
@@ -75,9 +80,9 @@ class Maker:
         found = np.zeros((count, self._places), dtype=np.int64)
         states = text.states[:count]
         for place in range(self._places):
-            states, choosing = self.ahead(place, states, text.tokens[place : place + count])
+            states, choosing, rows = self.ahead(place, states, text.tokens[place : place + count])
             wanted = self._number[text.tokens[1 + place : 1 + place + count]]
-            found[:, place] = ranks_of(choosing, wanted, self._rows)
+            found[:, place] = ranks_of(choosing, wanted, rows)
         for row in found.tolist():
             yield tuple(row)
 
@@ -87,19 +92,22 @@ class MedusaMaker(Maker):
 
     def fitted(self, texts: Sequence[Text]) -> dict[str, Any]:
         """Fit one head after the other."""
-        self._blocks: list[Block] = []
-        tensors = {}
+        self._heads: list[tuple[Block, Floats]] = []
+        tensors: dict[str, Any] = {}
         for place in range(self._places):
             self._progress(f"fitting head {place + 1}/{self._places}")
-            block = fit_medusa(*_samples(texts, place), self._rows)
-            self._blocks.append(block)
+            block, own = fit_medusa(*_samples(texts, place), self._rows)
+            self._heads.append((block, own))
             tensors[f"{place}.0.linear.weight"] = block.weight
             tensors[f"{place}.0.linear.bias"] = block.bias
+            # The larger part of the file, by far.
+            tensors[f"{place}.1.weight"] = own.astype(np.float16)
         return tensors
 
-    def ahead(self, place: int, states: Floats, before: NDArray[int64]) -> tuple[Floats, Floats]:
-        """The same states again."""
-        return states, self._blocks[place](states)
+    def ahead(self, place: int, states: Floats, before: NDArray[int64]) -> tuple[Floats, Floats, Floats]:
+        """The same states again, and the head's own matrix."""
+        block, own = self._heads[place]
+        return states, block(states), own
 
 
 class EagleMaker(Maker):
@@ -124,10 +132,10 @@ class EagleMaker(Maker):
             "0.linear.bias": block.bias,
         }
 
-    def ahead(self, place: int, states: Floats, before: NDArray[int64]) -> tuple[Floats, Floats]:
-        """The head's own next states, to go on with and to choose by."""
+    def ahead(self, place: int, states: Floats, before: NDArray[int64]) -> tuple[Floats, Floats, Floats]:
+        """The head's own next states, to go on with and to choose by with the target's matrix."""
         found = self._block(self._linear(np.concatenate([self._embedded(before), states], axis=1)))
-        return found, found
+        return found, found, self._rows
 
     def _embedded(self, tokens: NDArray[int64]) -> Floats:
         kinds, where = np.unique(tokens, return_inverse=True)
@@ -137,10 +145,12 @@ class EagleMaker(Maker):
 
 def _samples(texts: Sequence[Text], place: int) -> tuple[Floats, Floats, NDArray[bool_]]:
     """States, the states ``place`` + 1 tokens later, and which of these pairs are held out."""
+    prompts = sorted({one.prompt for one in texts if len(one.tokens) > 1})
+    aside = set(prompts[EVERY - 1 :: EVERY] or prompts[-1:])
     states, later, held_out = [], [], []
-    for number, one in enumerate(texts):
+    for one in texts:
         ahead = one.states[1 + place :]
         states.append(one.states[: len(ahead)])
         later.append(ahead)
-        held_out.append(np.full(len(ahead), number % EVERY == EVERY - 1))
+        held_out.append(np.full(len(ahead), one.prompt in aside))
     return np.concatenate(states), np.concatenate(later), np.concatenate(held_out)

@@ -112,6 +112,7 @@ class Rig:
         self._readable: dict[int, bool] = {}
         self._removing: dict[tuple[Any, ...], Rollback] = {}
         self._facts: dict[Path, ModelFacts] = {}
+        self._heads: dict[tuple[str, Path], tuple[str, tuple[Path, ...]]] = {}
         # Texts that the target is known to say, for the oracle.
         self.texts: dict[tuple[Any, ...], list[int]] = {}
 
@@ -176,13 +177,18 @@ class Rig:
             NotMeasured: no file is given, or it is absent.
             BenchError: the file has the other kind of heads.
         """
+        path, cache = heads_file(settings), cache_dir()
         try:
-            found = heads.read(heads_file(settings))
+            key = (heads.digest(path, cache), target.path)
+            if key not in self._heads:
+                found = heads.read(path)
+                self._heads[key] = (found.method, heads.folders(found, target, cache))
         except ModelNotFound as error:
             raise NotMeasured(str(error), missing=True) from None
-        if found.method != method:
-            raise BenchError(f"{found.path} has {found.method} heads: say method={found.method}")
-        return heads.folders(found, target, cache_dir())
+        kind, folders = self._heads[key]
+        if kind != method:
+            raise BenchError(f"{path} has {kind} heads: say method={kind}")
+        return folders
 
     def check_states(self, target: Loaded, token: int, name: str) -> None:
         """Once per context: hidden states and logits can be read from one pass.

@@ -12,13 +12,16 @@ from typing import Any
 
 from pytest_specdec.cli import OK
 from pytest_specdec.cli import USAGE
+from pytest_specdec.cli.arguments import check_output
 from pytest_specdec.cli.arguments import count
 from pytest_specdec.cli.measuring import add_options
 from pytest_specdec.cli.measuring import attempt
 from pytest_specdec.cli.measuring import settled
 from pytest_specdec.cli.measuring import tell
 from pytest_specdec.models.errors import ModelError
+from pytest_specdec.models.find import resolve
 from pytest_specdec.models.heads import METHODS
+from pytest_specdec.models.heads import read
 
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ RUN = (
     "seed",
 )
 SESSION = ("env", "python", "timeout")
-TOKENS = 8000
+TOKENS = 32000
 HEADS = 3
 VOCABULARY = 4096
 
@@ -103,15 +106,19 @@ def make(arguments: argparse.Namespace, progress: Callable[[str], None] | None =
     from pytest_specdec.checks.acceptance import acceptance_of
     from pytest_specdec.theory.steps import find_steps
     from pytest_specdec.theory.tree import best_shapes
+    from pytest_specdec.theory.tree import depth
+    from pytest_specdec.theory.tree import parents
 
     settings = settled(arguments, RUN, SESSION, rootdir=Path.cwd())
     if not settings.target:
         raise ValueError("--target is missing: the model to fit heads for, a path or a name")
     path = Path(arguments.output or f"{arguments.method}.safetensors").expanduser().absolute()
-    if path.is_dir():
-        raise ModelError(f"{path} is a directory; give -o the name of a file in it")
-    if not path.parent.is_dir():
-        raise ModelError(f"there is no directory {path.parent}; make it, or give -o another one")
+    check_output(path, resolve(settings.target).path)
+    if path.exists():
+        try:
+            read(path)
+        except ModelError as error:
+            raise ModelError(f"{path} exists and has no heads in it; give -o another name") from error
     wanted = Wanted(
         method=arguments.method,
         texts=arguments.texts,
@@ -132,7 +139,8 @@ def make(arguments: argparse.Namespace, progress: Callable[[str], None] | None =
     costs = [ms for one in found.run.speculations if (ms := one.drafted_token_ms) is not None]
     shapes = None
     if found.ranks and costs:
-        shapes = best_shapes(found.ranks, sorted(times), times.__getitem__, median(costs))
+        steps_of = parents if found.method == "eagle" else depth
+        shapes = best_shapes(found.ranks, sorted(times), times.__getitem__, median(costs), steps_of)
     return Result(found, seen, shapes, steps.cliffs[0].n if steps.cliffs else None)
 
 

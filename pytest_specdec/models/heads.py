@@ -9,8 +9,10 @@ token r + d2t[r].
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from collections.abc import Callable
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,11 +74,10 @@ def read(path: Path) -> Heads:
     """
     tensors, origin = _load(path)
     tensors = {_PREFIX.sub("", name, count=1): array for name, array in tensors.items()}
-    heads = _eagle(path, tensors, origin) if "fc.weight" in tensors else _medusa(path, tensors, origin)
     cut = tensors.get("d2t")
     if cut is not None and (cut.ndim != 1 or cut.dtype.kind not in "iu"):
         raise ModelError(f"{path}: d2t must be a row of whole numbers, not {cut.dtype} of shape {cut.shape}")
-    return heads
+    return _eagle(path, tensors, origin) if "fc.weight" in tensors else _medusa(path, tensors, origin)
 
 
 def require() -> None:
@@ -90,6 +91,7 @@ def require() -> None:
 def write(path: Path, tensors: Tensors, origin: Mapping[str, str]) -> None:
     """Write heads; `origin` goes into the metadata. Raises `ModelError` where that can't be done."""
     import numpy as np
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     # An array in another order would be written as it lies in memory.
@@ -99,6 +101,8 @@ def write(path: Path, tensors: Tensors, origin: Mapping[str, str]) -> None:
             save_file(ordered, temporary, metadata=dict(origin))
     except OSError as error:
         raise ModelError(f"cannot write {path}: {error.strerror or error}") from error
+    except SafetensorError as error:
+        raise ModelError(f"cannot write {path}: {error}") from error
 
 
 def digest(path: Path, cache: Path) -> str:
@@ -112,31 +116,50 @@ def folders(heads: Heads, target: ModelRef, cache: Path) -> tuple[Path, ...]:
 
     Raises `ModelError` for heads of another width or vocabulary than the target's, and an unwritable cache.
     """
-    import numpy as np
-
     output = output_matrix(target.path)
     ids = _fitting(heads, output.width, output.rows, target.name)
     origin = (target.sha256 or sha256_of(target.path, cache))[:16]
-    folder = cache / "heads" / f"{origin}-{digest(heads.path, cache)}"
+    kept = _laid(cache / "heads" / f"{origin}-{digest(heads.path, cache)}", lambda: _stacked(heads))
+    found = [kept]
+    if ids is not None:
+        found.append(_laid(cache / "vocabularies" / _name(ids), lambda: {"ids": ids}))
+    if not heads.own:
+        # Heads that choose from the same tokens share their rows.
+        rows = slice(0, output.rows) if ids is None else ids
+        name = f"{origin}-{'all' if ids is None else _name(ids)}"
+        found.append(_laid(cache / "outputs" / name, lambda: {"output": output.take(rows)}))
+    if heads.method == "eagle":
+        found.append(embedding_folder(target, cache))
+    return tuple(found)
+
+
+def _laid(folder: Path, make: Callable[[], Tensors]) -> Path:
+    """The folder, with a .npy file of each array; written where one is missing."""
+    import numpy as np
+
     done = folder / "done"
-    if not done.is_file():
-        arrays = _stacked(heads)
-        if ids is not None:
-            arrays["ids"] = ids
-        if not heads.own:
-            everything = slice(0, output.rows)
-            arrays["output"] = output.take(everything if ids is None else ids)
-        try:
-            for name, array in arrays.items():
-                with replacing(folder / f"{name}.npy") as temporary, temporary.open("wb") as file:
-                    np.save(file, array, allow_pickle=False)
-            done.write_text("", encoding="ascii")
-        except OSError as error:
-            raise ModelError(
-                f"cannot write into {folder}: {error.strerror or error}; set SPECDEC_CACHE to another "
-                "directory"
-            ) from error
-    return (folder, embedding_folder(target, cache)) if heads.method == "eagle" else (folder,)
+    try:
+        names = done.read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        names = []
+    if names and all((folder / name).is_file() for name in names):
+        return folder
+    arrays = make()
+    try:
+        for name, array in arrays.items():
+            with replacing(folder / f"{name}.npy") as temporary, temporary.open("wb") as file:
+                np.save(file, array, allow_pickle=False)
+        with replacing(done) as temporary:
+            temporary.write_text("\n".join(f"{name}.npy" for name in arrays), encoding="utf-8")
+    except OSError as error:
+        raise ModelError(
+            f"cannot write into {folder}: {error.strerror or error}; set SPECDEC_CACHE to another directory"
+        ) from error
+    return folder
+
+
+def _name(ids: NDArray[Any]) -> str:
+    return hashlib.sha256(ids.astype("<i8").tobytes()).hexdigest()[:16]
 
 
 def _fitting(heads: Heads, width: int, rows: int, target: str) -> NDArray[Any] | None:
@@ -208,7 +231,7 @@ def _medusa(path: Path, tensors: Tensors, origin: Mapping[str, str]) -> Heads:
     rows = None
     if outputs:
         own = tensors.get(f"0.{deep}.weight")
-        rows = None if own is None else own.shape[0]
+        rows = None if own is None or own.ndim != 2 else own.shape[0]
         wanted |= {f"{i}.{deep}.weight": (rows or 0, width) for i in range(count)}
     _check(path, tensors, wanted)
     cut = tensors.get("d2t")
@@ -242,6 +265,8 @@ def _eagle(path: Path, tensors: Tensors, origin: Mapping[str, str]) -> Heads:
 
 
 def _check(path: Path, tensors: Tensors, wanted: Mapping[str, tuple[int, ...]]) -> None:
+    import numpy as np
+
     for name, shape in wanted.items():
         if name not in tensors:
             raise ModelError(f"{path}: {name} is missing")
@@ -249,6 +274,8 @@ def _check(path: Path, tensors: Tensors, wanted: Mapping[str, tuple[int, ...]]) 
             raise ModelError(f"{path}: {name} has shape {tensors[name].shape}, not {shape}")
         if tensors[name].dtype.kind != "f":
             raise ModelError(f"{path}: {name} is of type {tensors[name].dtype}, not a floating point one")
+        if not np.isfinite(tensors[name]).all():
+            raise ModelError(f"{path}: {name} has values that are not finite: the fit or the file went wrong")
     unknown = sorted(set(tensors) - set(wanted) - {"d2t", "t2d"})
     if unknown:
         raise ModelError(f"{path}: {', '.join(unknown[:5])} is in no layout that runs here")
@@ -275,10 +302,11 @@ def _load(path: Path) -> tuple[Tensors, Mapping[str, str]]:
     _exists(path)
     try:
         with path.open("rb") as file:
-            magic = file.read(4)
+            magic = file.read(9)
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
-    if magic.startswith(_PICKLES):
+    # A safetensors file begins with the length of its JSON header, which may look like a pickle.
+    if magic.startswith(_PICKLES) and magic[8:] != b"{":
         raise ModelError(f"{path} is a pickle: reading it could run any code, so it isn't read; {_CONVERT}")
     require()
     from safetensors import SafetensorError

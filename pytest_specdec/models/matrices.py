@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from typing import Any
 
 from pytest_specdec.models.cache import replacing
 from pytest_specdec.models.cache import sha256_of
@@ -83,14 +82,12 @@ def embedding_folder(target: ModelRef, cache: Path) -> Path:
         return folder
     matrix = Matrix(target.path, EMBEDDING)
     try:
-        with replacing(path) as temporary:
-            whole: Any = np.lib.format.open_memmap(
-                temporary, mode="w+", dtype=np.float16, shape=(matrix.rows, matrix.width)
-            )
-            for start, rows in matrix.parts():
-                whole[start : start + len(rows)] = rows
-            whole.flush()
-            del whole
+        # Written, not mapped: a full disk is an error then, and not the end of the process.
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            head = {"descr": "<f2", "fortran_order": False, "shape": (matrix.rows, matrix.width)}
+            np.lib.format.write_array_header_1_0(file, head)
+            for _, rows in matrix.parts():
+                file.write(rows.astype("<f2").tobytes())
     except OSError as error:
         raise ModelError(
             f"cannot write {path}: {error.strerror or error}; it takes {matrix.rows * matrix.width / 5e5:.0f}"

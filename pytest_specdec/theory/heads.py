@@ -8,7 +8,9 @@ samples held out for that counts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,7 +34,11 @@ if TYPE_CHECKING:
 
 
 #: Adam's step, for inputs whose root mean square is 1; it falls to 0 over the epochs.
-STEP: Final = 5e-3
+STEP: Final = 2e-3
+#: The step of an output matrix, as a share of it.
+MATRIX: Final = 0.15
+#: Share of a state's values that is left out while a Medusa head learns (Srivastava et al. 2014).
+DROPPED: Final = 0.2
 EPOCHS: Final = 8
 BATCH: Final = 256
 #: Ridge penalties that are tried, as shares of the inputs' mean square.
@@ -77,24 +83,41 @@ class Linear:
         return found
 
 
-def fit_medusa(states: Floats, later: Floats, held_out: Mask, rows: Floats) -> Block:
-    """Fit one Medusa head: odds of rows @ block(state) to those of rows @ later."""
+def fit_medusa(states: Floats, later: Floats, held_out: Mask, rows: Floats) -> tuple[Block, Floats]:
+    """Fit one Medusa head, a block and an output matrix of its own: its odds to those of rows @ later.
+
+    The matrix starts as rows @ M, with M the ridge regression of the later states by these: with the target's
+    own matrix a residual block could hardly undo the state, whose first choice is the token that comes next.
+    """
     width = states.shape[1]
     train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
     block = Block(np.zeros((width, width), np.float32), np.zeros(width, np.float32))
+    if not len(train):
+        # All texts end before this head's place.
+        return block, rows
     wanted = likeliest(later[test], rows)
+    starts = (one.weight for one in _ridges(states[train], later[train], centre=False))
+    own: Floats = max(
+        ((rows @ weight).astype(np.float32) for weight in starts),
+        key=lambda matrix: accuracy(states[test], wanted, matrix),
+    )
+
+    draw = np.random.default_rng(0)
 
     def gradient(chosen: Ints) -> Sequence[NDArray[Any]]:
         given = states[chosen]
-        slope = _odds_slope(block(given), later[chosen], rows)
-        through, _ = block.back(given, slope)
-        return through.T @ given, through.sum(axis=0)
+        given = given * (draw.random(given.shape, np.float32) >= DROPPED) * np.float32(1 / (1 - DROPPED))
+        found = block(given)
+        apart = _apart(found, own, later[chosen], rows)
+        through, _ = block.back(given, apart @ own)
+        return through.T @ given, through.sum(axis=0), apart.T @ found
 
     def score() -> float:
-        return accuracy(block(states[test]), wanted, rows)
+        return accuracy(block(states[test]), wanted, own)
 
-    _adam([block.weight, block.bias], gradient, score, train, STEP / _size(states))
-    return block
+    step = STEP / _size(states)
+    _adam([block.weight, block.bias, own], gradient, score, train, (step, step, MATRIX * step))
+    return block, own
 
 
 def fit_eagle(
@@ -112,7 +135,7 @@ def fit_eagle(
     inputs = np.concatenate([embedded * scale, states], axis=1)
     wanted = likeliest(following[test], rows)
     linear = max(
-        (_ridge(inputs[train], following[train], penalty) for penalty in RIDGES),
+        _ridges(inputs[train], following[train], centre=True),
         key=lambda one: accuracy(one(inputs[test]), wanted, rows),
     )
     block = Block(np.zeros((width, width), np.float32), np.zeros(width, np.float32))
@@ -122,7 +145,7 @@ def fit_eagle(
         given, next_states = inputs[chosen], following[chosen]
         middle = linear(given)
         found = block(middle)
-        slope = _odds_slope(found, next_states, rows)
+        slope = _apart(found, rows, next_states, rows) @ rows
         slope += (found - next_states) * (2.0 * FEATURES / (variance * found.size))
         through, front = block.back(middle, slope)
         return front.T @ given, front.sum(axis=0), through.T @ middle, through.sum(axis=0)
@@ -131,7 +154,7 @@ def fit_eagle(
         return accuracy(block(linear(inputs[test])), wanted, rows)
 
     parameters = [linear.weight, linear.bias, block.weight, block.bias]
-    _adam(parameters, gradient, score, train, STEP / _size(states))
+    _adam(parameters, gradient, score, train, (STEP / _size(states),) * len(parameters))
     linear.weight[:, :width] *= scale
     return linear, block
 
@@ -146,15 +169,37 @@ def accuracy(states: Floats, targets: Ints, rows: Floats, within: int = 1) -> fl
 
 
 def ranks_of(states: Floats, targets: Ints, rows: Floats) -> Ints:
-    """The place of each target (a row's number) in the order of rows @ state, from 1; 0 where it is -1."""
+    """The place of each target (a row's number) in the order of rows @ state, from 1.
+
+    0 where it is -1, and where the state isn't finite.
+    """
     found = np.zeros(len(states), dtype=np.int64)
     for start in range(0, len(states), _PART):
         logits = states[start : start + _PART] @ rows.T
         wanted = targets[start : start + _PART]
         own = logits[np.arange(len(wanted)), wanted]
         above = (logits > own[:, None]).sum(axis=1)
-        found[start : start + _PART] = np.where(wanted >= 0, 1 + above, 0)
+        found[start : start + _PART] = np.where((wanted >= 0) & np.isfinite(own), 1 + above, 0)
     return found
+
+
+def constant_acceptance(texts: Sequence[Sequence[int]]) -> float:
+    """Acceptance at position 1 of a source that always drafts the most frequent token of these texts.
+
+    Counted over its own rounds, one token drafted in each: behind an accepted token comes one that the target
+    chose. 0 without a token.
+    """
+    counted = Counter(token for text in texts for token in text)
+    if not counted:
+        return 0.0
+    ((guess, _),) = counted.most_common(1)
+    rounds = right = 0
+    for text in texts:
+        place = 0
+        while place < len(text):
+            accepted = text[place] == guess
+            rounds, right, place = rounds + 1, right + accepted, place + 1 + accepted
+    return right / rounds
 
 
 def likeliest(states: Floats, rows: Floats) -> Ints:
@@ -166,9 +211,13 @@ def likeliest(states: Floats, rows: Floats) -> Ints:
 
 
 def _adam(
-    parameters: Sequence[Floats], gradient: Gradient, score: Callable[[], float], samples: Ints, step: float
+    parameters: Sequence[Floats],
+    gradient: Gradient,
+    score: Callable[[], float],
+    samples: Ints,
+    steps: Sequence[float],
 ) -> None:
-    """Change the parameters in place; at the end they are those of the best epoch, or of the start."""
+    """Change the parameters in place, each by its step; they end as the best epoch or the start had them."""
     draw = np.random.default_rng(0)
     first, second = ([np.zeros_like(one) for one in parameters] for _ in range(2))
     best, kept = score(), [one.copy() for one in parameters]
@@ -176,15 +225,17 @@ def _adam(
     turn = 0
     for epoch in range(EPOCHS):
         order = draw.permutation(samples)
-        now = step * (1.0 - epoch / EPOCHS)
+        left = 1.0 - epoch / EPOCHS
         for start in range(0, len(order) - size + 1, size):
             turn += 1
             slopes = gradient(order[start : start + size])
-            for parameter, one, two, slope in zip(parameters, first, second, slopes, strict=True):
+            for parameter, one, two, slope, step in zip(
+                parameters, first, second, slopes, steps, strict=True
+            ):
                 one += (1.0 - _DECAYS[0]) * (slope - one)
                 two += (1.0 - _DECAYS[1]) * (slope * slope - two)
                 mean, square = one / (1.0 - _DECAYS[0] ** turn), two / (1.0 - _DECAYS[1] ** turn)
-                parameter -= now * mean / (np.sqrt(square) + 1e-8)
+                parameter -= left * step * mean / (np.sqrt(square) + 1e-8)
         found = score()
         if found > best:
             best, kept = found, [one.copy() for one in parameters]
@@ -192,19 +243,20 @@ def _adam(
         parameter[...] = value
 
 
-def _ridge(inputs: Floats, wanted: Floats, penalty: float) -> Linear:
-    means, middle = inputs.mean(axis=0), wanted.mean(axis=0)
+def _ridges(inputs: Floats, wanted: Floats, *, centre: bool) -> Iterator[Linear]:
+    """The regression with every penalty of `RIDGES`; with ``centre`` it has a bias."""
+    means, middle = inputs.mean(axis=0) * centre, wanted.mean(axis=0) * centre
     centred = (inputs - means).astype(np.float64)
-    square = centred.T @ centred
-    square[np.diag_indices_from(square)] += penalty * square.trace() / len(square)
-    weight = np.linalg.solve(square, centred.T @ (wanted - middle)).T.astype(np.float32)
-    return Linear(weight, (middle - weight @ means).astype(np.float32))
+    square, slope = centred.T @ centred, centred.T @ (wanted - middle)
+    diagonal = np.eye(len(square)) * max(square.trace() / len(square), 1e-30)
+    for penalty in RIDGES:
+        weight = np.linalg.solve(square + penalty * diagonal, slope).T.astype(np.float32)
+        yield Linear(weight, (middle - weight @ means).astype(np.float32))
 
 
-def _odds_slope(states: Floats, later: Floats, rows: Floats) -> Floats:
-    """The gradient by the states of the mean cross-entropy, in nats, of the odds of ``later`` to theirs."""
-    apart = (_odds(states, rows) - _odds(later, rows)) / len(states)
-    found: Floats = apart.astype(np.float32) @ rows
+def _apart(states: Floats, own: Floats, later: Floats, rows: Floats) -> Floats:
+    """The gradient by the logits own @ state of the mean cross-entropy, in nats, of rows @ later to them."""
+    found: Floats = ((_odds(states, own) - _odds(later, rows)) / len(states)).astype(np.float32)
     return found
 
 

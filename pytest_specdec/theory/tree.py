@@ -45,35 +45,57 @@ def best_nodes(ranks: Sequence[Sequence[int]], count: int, *, chain: bool = Fals
     return sorted(counted, key=lambda path: (-counted[path], len(path), path))[:count]
 
 
+def depth(nodes: Sequence[tuple[int, ...]]) -> int:
+    """Places that a draft of these nodes has: what heads that look at one state are run for."""
+    return max((len(path) for path in nodes), default=0)
+
+
+def parents(nodes: Sequence[tuple[int, ...]]) -> int:
+    """Nodes that others stand behind: what a head that goes on from its own drafts is run for."""
+    return len({path[:-1] for path in nodes})
+
+
 def shape(
     ranks: Sequence[Sequence[int]],
     nodes: Sequence[tuple[int, ...]],
     pass_ms: Callable[[int], float],
     draft_ms: float,
+    steps: Callable[[Sequence[tuple[int, ...]]], int] = depth,
 ) -> Shape:
     """What verifying these nodes in one pass brings.
 
     tokens = 1 + the mean number of nodes on the right path;
-    speedup = tokens x T(1) / (T(nodes + 1) + drafting).
-    `draft_ms` is per place of the draft.
+    speedup = tokens x T(1) / (T(nodes + 1) + steps x draft_ms), by the times that a head is run.
     """
     chosen = set(nodes)
     right = sum(tuple(row[:length]) in chosen for row in ranks for length in range(1, len(row) + 1))
     tokens = 1.0 + right / len(ranks)
-    deepest = max((len(path) for path in nodes), default=0)
-    return Shape(tuple(nodes), tokens, tokens * pass_ms(1) / (pass_ms(len(nodes) + 1) + draft_ms * deepest))
+    cost = pass_ms(len(nodes) + 1) + draft_ms * steps(nodes)
+    return Shape(tuple(nodes), tokens, tokens * pass_ms(1) / cost)
 
 
 def best_shapes(
-    ranks: Sequence[Sequence[int]], sizes: Sequence[int], pass_ms: Callable[[int], float], draft_ms: float
+    ranks: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+    pass_ms: Callable[[int], float],
+    draft_ms: float,
+    steps: Callable[[Sequence[tuple[int, ...]]], int] = depth,
 ) -> tuple[Shape, Shape]:
-    """The chain and the tree of the highest speedup, over passes of `sizes` rows."""
-    chains, trees = (
-        [
-            shape(ranks, best_nodes(ranks, rows - 1, chain=chain), pass_ms, draft_ms)
-            for rows in sizes
-            if rows > 1
-        ]
-        for chain in (True, False)
-    )
-    return max(chains, key=lambda one: one.speedup), max(trees, key=lambda one: one.speedup)
+    """The chain and the tree of the highest speedup, over passes of `sizes` rows.
+
+    Every other sample chooses them, the rest says what they bring: a choice looks better where it was made.
+    """
+    choosing, trying = (ranks[::2], ranks[1::2]) if len(ranks) > 1 else (ranks, ranks)
+
+    def best(*, chain: bool) -> Shape:
+        found = max(
+            (
+                shape(choosing, best_nodes(choosing, rows - 1, chain=chain), pass_ms, draft_ms, steps)
+                for rows in sizes
+                if rows > 1
+            ),
+            key=lambda one: one.speedup,
+        )
+        return shape(trying, found.nodes, pass_ms, draft_ms, steps)
+
+    return best(chain=True), best(chain=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import resource
 import sys
 import zipfile
 from pathlib import Path
@@ -67,6 +68,10 @@ def arrays(folder: Path) -> Tensors:
     return {path.stem: np.load(path) for path in folder.glob("*.npy")}
 
 
+def laid_out(folders: tuple[Path, ...]) -> Tensors:
+    return {name: array for folder in folders for name, array in arrays(folder).items()}
+
+
 def of(target: ModelRef, name: str) -> NDArray[Any]:
     (found,) = [t for t in gguf.GGUFReader(target.path).tensors if t.name == name]
     return np.asarray(found.data)
@@ -92,15 +97,14 @@ def test_medusa_in_the_published_layout(tmp_path: Path, target: ModelRef, prefix
 
 
 def test_heads_without_a_matrix_share_the_targets(tmp_path: Path, target: ModelRef) -> None:
-    (folder,) = heads.folders(heads.read(saved(tmp_path, medusa())), target, tmp_path / "cache")
-    assert (arrays(folder)["output"] == of(target, "output.weight")).all()
+    folders = heads.folders(heads.read(saved(tmp_path, medusa())), target, tmp_path / "cache")
+    assert (laid_out(folders)["output"] == of(target, "output.weight")).all()
 
 
 def test_a_cut_vocabulary_takes_its_rows(tmp_path: Path, target: ModelRef) -> None:
     ids = np.array([3, 40, 41, 300])
     tensors = {**medusa(), "d2t": ids - np.arange(4)}
-    (folder,) = heads.folders(heads.read(saved(tmp_path, tensors)), target, tmp_path / "cache")
-    laid = arrays(folder)
+    laid = laid_out(heads.folders(heads.read(saved(tmp_path, tensors)), target, tmp_path / "cache"))
     assert (laid["ids"] == ids).all()
     assert (laid["output"] == of(target, "output.weight")[ids]).all()
 
@@ -109,7 +113,7 @@ def test_eagle_brings_the_embedding(tmp_path: Path, target: ModelRef) -> None:
     tensors = eagle()
     found = heads.read(saved(tmp_path, tensors))
     assert (found.method, found.blocks) == ("eagle", 1)
-    own, embedding = heads.folders(found, target, tmp_path / "cache")
+    own, _, embedding = heads.folders(found, target, tmp_path / "cache")
     assert (arrays(own)["fc_weight"] == tensors["fc.weight"]).all()
     assert arrays(own)["weight"].shape == (1, WIDTH, WIDTH)
     laid = arrays(embedding)["embedding"]
@@ -120,17 +124,41 @@ def test_eagle_brings_the_embedding(tmp_path: Path, target: ModelRef) -> None:
 
 def test_folders_are_written_once_and_anew_for_other_heads(tmp_path: Path, target: ModelRef) -> None:
     path = saved(tmp_path, medusa())
-    (first,) = heads.folders(heads.read(path), target, tmp_path / "cache")
-    stamp = (first / "weight.npy").stat().st_mtime_ns
-    assert heads.folders(heads.read(path), target, tmp_path / "cache") == (first,)
-    assert (first / "weight.npy").stat().st_mtime_ns == stamp
+    first = heads.folders(heads.read(path), target, tmp_path / "cache")
+    stamp = (first[0] / "weight.npy").stat().st_mtime_ns
+    assert heads.folders(heads.read(path), target, tmp_path / "cache") == first
+    assert (first[0] / "weight.npy").stat().st_mtime_ns == stamp
     path = saved(tmp_path, medusa(3))
-    assert heads.folders(heads.read(path), target, tmp_path / "cache") != (first,)
+    assert heads.folders(heads.read(path), target, tmp_path / "cache")[0] != first[0]
+
+
+def test_heads_of_the_same_tokens_share_the_output_matrix(tmp_path: Path, target: ModelRef) -> None:
+    ids = np.array([3, 40, 41, 300])
+    cut = {"d2t": ids - np.arange(4)}
+    first = heads.folders(heads.read(saved(tmp_path, {**medusa(), **cut})), target, tmp_path / "cache")
+    other = heads.folders(heads.read(saved(tmp_path, {**medusa(3), **cut})), target, tmp_path / "cache")
+    assert first[0] != other[0]
+    assert first[1:] == other[1:]
+    whole = heads.folders(heads.read(saved(tmp_path, medusa())), target, tmp_path / "cache")
+    assert whole[-1] not in first
+    assert len(laid_out(whole)["output"]) == TOKENS
+
+
+@pytest.mark.parametrize("gone", ["weight.npy", "output.npy", "ids.npy", "embedding.npy"])
+def test_what_was_deleted_from_the_cache_is_made_again(tmp_path: Path, target: ModelRef, gone: str) -> None:
+    ids = np.array([3, 40, 41, 300])
+    found = heads.read(saved(tmp_path, {**eagle(), "d2t": ids - np.arange(4)}))
+    before = laid_out(heads.folders(found, target, tmp_path / "cache"))
+    (path,) = (tmp_path / "cache").rglob(gone)
+    path.unlink()
+    after = laid_out(heads.folders(found, target, tmp_path / "cache"))
+    assert set(before) == set(after) >= {"fc_weight", "embedding"}
+    assert all((before[name] == after[name]).all() for name in before)
 
 
 def test_a_folder_that_was_not_finished_is_written_again(tmp_path: Path, target: ModelRef) -> None:
     path = saved(tmp_path, medusa())
-    (folder,) = heads.folders(heads.read(path), target, tmp_path / "cache")
+    folder = heads.folders(heads.read(path), target, tmp_path / "cache")[0]
     (folder / "done").unlink()
     (folder / "weight.npy").write_bytes(b"half")
     heads.folders(heads.read(path), target, tmp_path / "cache")
@@ -175,6 +203,13 @@ def test_heads_of_another_model_are_refused(
         ({**medusa(), "2.0.linear.weight": numbers(WIDTH, WIDTH)}, r"2\.0\.linear\.bias is missing"),
         ({**medusa(), "norm.weight": numbers(WIDTH)}, "norm.weight is in no layout that runs here"),
         ({**medusa(), "d2t": numbers(4)}, "d2t must be a row of whole numbers, not float32"),
+        ({**medusa(), "d2t": np.array(3)}, r"d2t must be a row of whole numbers, not int64 of shape \(\)"),
+        ({**medusa(), "0.1.weight": np.array(3.0)}, r"0\.1\.weight has shape \(\), not \(0, 64\)"),
+        ({**medusa(), "1.0.linear.bias": np.full(WIDTH, np.nan, np.float32)}, "values that are not finite"),
+        (
+            {**eagle(), "fc.bias": np.full(WIDTH, np.inf, np.float32)},
+            "values that are not finite",
+        ),
         ({**medusa(1), "0.0.linear.bias": np.zeros(WIDTH, np.int8)}, "is of type int8, not a floating"),
         (
             {**eagle(), "layers.0.self_attn.q_proj.weight": numbers(4, 4)},
@@ -203,6 +238,37 @@ def test_a_pickle_is_not_read(tmp_path: Path) -> None:
         ):
             heads.read(path)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("low", [0x80, 0x50])
+def test_a_header_as_long_as_a_pickles_mark_is_none(tmp_path: Path, low: int) -> None:
+    """The length comes first: 0x0280 looks like a pickle, 0x04034b50 (too long a header) like a zip file."""
+    path = tmp_path / "heads.safetensors"
+    for pad in range(2000):
+        save_file(medusa(1), path, metadata={"target": "x" * pad})
+        size = int.from_bytes(path.read_bytes()[:8], "little")
+        if size & 0xFF == low and (low != 0x80 or 2 <= size >> 8 <= 5):
+            break
+    assert path.read_bytes()[0] == low
+    assert heads.read(path).count == 1
+
+
+def test_a_full_disk_is_told(tmp_path: Path, target: ModelRef) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    tensors = medusa(3)
+    path = saved(tmp_path, eagle())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(ModelError, match=r"cannot write .*mine"):
+            heads.write(tmp_path / "mine.safetensors", tensors, {})
+        with pytest.raises(ModelError, match=r"cannot write .*it takes"):
+            embedding_folder(target, tmp_path / "cache")
+        with pytest.raises(ModelError, match=r"cannot write into .*set SPECDEC_CACHE"):
+            heads.folders(heads.read(path), target, tmp_path / "cache")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not (tmp_path / "mine.safetensors").exists()
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_a_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

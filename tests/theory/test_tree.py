@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from pytest_specdec.theory.tree import best_nodes
 from pytest_specdec.theory.tree import best_shapes
+from pytest_specdec.theory.tree import depth
+from pytest_specdec.theory.tree import parents
 from pytest_specdec.theory.tree import shape
 
 
@@ -53,6 +55,27 @@ def test_a_tree_pays_where_rows_are_free_and_not_behind_a_cliff() -> None:
     cliff = best_shapes(found, range(1, 6), lambda n: 10.0 if n <= 2 else 40.0, 0.0)
     assert cliff[1].speedup == cliff[0].speedup
     assert cliff[1].rows == 2
+
+
+def test_a_head_that_goes_on_from_its_drafts_runs_once_for_every_parent() -> None:
+    """At (1) and (2) it has to be run for each; heads that look at one state are run once for a place."""
+    nodes = [(1,), (2,), (1, 1), (2, 1)]
+    assert (depth(nodes), parents(nodes)) == (2, 3)
+    assert (depth([]), parents([])) == (0, 0)
+    found = [[1, 1], [2, 1]]
+    by_place = shape(found, nodes, lambda _: 10.0, 2.0)
+    by_parent = shape(found, nodes, lambda _: 10.0, 2.0, parents)
+    assert by_place.speedup == pytest.approx(3 * 10 / 14)
+    assert by_parent.speedup == pytest.approx(3 * 10 / 16)
+
+
+def test_a_tree_is_not_tried_where_it_was_chosen() -> None:
+    """Half the samples say that second choices are right, and the other half that first ones are."""
+    found = [[2, 2], [1, 1]] * 4
+    chain, tree = best_shapes(found, range(1, 4), lambda n: 10.0, 0.0)
+    assert tree.nodes == ((2,), (2, 2))
+    assert tree.tokens == 1
+    assert chain.tokens == 1
 
 
 def test_what_cannot_be_drafted_is_in_no_tree() -> None:
