@@ -38,8 +38,8 @@ EVERY = 8
 class Text:
     """Tokens that the target said after a prompt, and the hidden state that chose each, (n, width).
 
-    Prompts are numbered.
-    The first token of a text is left out, as if it belonged to the prompt: the prompt's pass gives no state.
+    ``prompt`` is its number. The first token of a text is left out, as if it belonged to the prompt: the
+    prompt's pass gives no state.
     """
 
     prompt: int

@@ -72,13 +72,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """weight (d, 2d) on a token's embedding and a state, in this order, and bias (d,)."""
+    """weight (d, m) and bias (d,); m is 2d where a token's embedding precedes the state."""
 
     weight: Floats
     bias: Floats
 
     def __call__(self, inputs: Floats) -> Floats:
-        """Inputs (n, 2d) to states (n, d)."""
+        """Inputs (n, m) to states (n, d)."""
         found: Floats = inputs @ self.weight.T + self.bias
         return found
 
