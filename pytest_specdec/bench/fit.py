@@ -223,7 +223,7 @@ def _rounds(bench: Bench, pair: Pair, states: Loaded, together: int, least: int)
                     found += len(part)
                     yield Text(prompt, np.array(text[1:], dtype=np.int64), part)
             idle = idle + 1 if found == before else 0
-            if found >= least or idle >= IDLE:
+            if idle >= IDLE:
                 return
 
 

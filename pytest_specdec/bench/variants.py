@@ -81,7 +81,8 @@ def measure(
 
 def _shared(bench: Bench) -> float | None:
     draft = bench.settings.draft
-    if bench.method != "two-model" or not draft or parse(draft).scheme != "layerskip":
+    spec = parse(draft) if draft and bench.method == "two-model" else None
+    if spec is None or spec.scheme != "layerskip":
         return None
     read = weights(bench.session.rig.target(bench.settings).path)
-    return read.share(kept_blocks(parse(draft).argument, len(read.blocks)))
+    return read.share(kept_blocks(spec.argument, len(read.blocks)))

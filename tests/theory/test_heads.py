@@ -47,7 +47,7 @@ def test_a_planted_block_is_found_again(draw: np.random.Generator, held_out: NDA
     # What a matrix alone can do.
     straight = np.linalg.lstsq(states, later, rcond=None)[0]
     linear = accuracy((states @ straight)[held_out], targets[held_out], rows)
-    assert before < linear < linear + 0.05 < after
+    assert before < linear < 0.5 < 0.6 < after
 
 
 def test_states_that_say_nothing_leave_the_best_start(
